@@ -14,6 +14,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, transform } from "esbuild";
+import { types } from "./types.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const placeholder = '<script type="application/octet-stream" id="iowhy-data" data-encoding="gzip+base64"></script>';
@@ -98,6 +99,9 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const made = { "report.html": await page(), SOURCES: sourcesHash() };
   if (made["report.html"].split(placeholder).length !== 2) throw new Error("not exactly one placeholder");
   const dist = join(here, "dist");
+  if (readFileSync(join(here, "src/types.ts"), "utf8") !== types()) {
+    throw new Error("src/types.ts is not what ../schema gives: npm run types");
+  }
   if (process.argv.includes("--check")) {
     for (const [name, text] of Object.entries(made)) {
       if (readFileSync(join(dist, name), "utf8") !== text) {

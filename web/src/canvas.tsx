@@ -19,6 +19,15 @@ export const colour: Colours = (name) => {
   return found;
 };
 
+/** Black or white, whichever is read better on a colour (#rrggbb). */
+export function inkOn(fill: string): string {
+  const [r = 0, g = 0, b = 0] = [1, 3, 5].map((from) => {
+    const share = Number.parseInt(fill.slice(from, from + 2), 16) / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#0b0e13" : "#ffffff";
+}
+
 export type Draw = (context: CanvasRenderingContext2D, width: number, height: number) => void;
 
 interface Props {

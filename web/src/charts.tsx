@@ -1,69 +1,14 @@
-// Charts of x/y series in SVG: they print sharp, follow the colour scheme by style, and their numbers stay in the page.
-// Axes are linear or logarithmic; every chart has a table of the drawn numbers below it.
+// Charts of x/y series: latencies, shifts, runs, history, sizes, ribbons. They print sharp, follow the colour scheme by
+// style, and every chart has a table of the drawn numbers below it.
 
-import type { ComponentChildren } from "preact";
-import type { Comparison, Ecdf, History, Report, Shift } from "./data.ts";
+import { Chart, textWidth } from "./chart.tsx";
+import { at, type Comparison, type Ecdf, type History, type Metric, type Report, type Shift } from "./data.ts";
 import * as format from "./format.ts";
 import { Letter, Numbers, Section, Text } from "./parts.tsx";
 import { bandPath, linePath, stepBand, stepPath } from "./path.ts";
-import { linear, logarithmic, logTicks, type Scale, ticks } from "./scale.ts";
+import { lowerBound, ticks } from "./scale.ts";
 
-const W = 620;
-const LEFT = 66;
-const RIGHT = 24;
-const TOP = 10;
-const BOTTOM = 40;
-
-interface FrameProps {
-  label: string;
-  height?: number;
-  x: { from: number; to: number; log?: boolean; text: (value: number) => string; title: string; at?: number[] };
-  y: { from: number; to: number; text: (value: number) => string; title: string; at?: number[] };
-  draw: (x: Scale, y: Scale) => ComponentChildren;
-  data?: Record<string, string>;
-}
-
-export function Chart({ label, height = 260, x: xs, y: ys, draw, data = {} }: FrameProps) {
-  const x = (xs.log ? logarithmic : linear)(xs.from, xs.to, LEFT, W - RIGHT);
-  const y = linear(ys.from, ys.to, height - BOTTOM, TOP);
-  const xAt = xs.at ?? (xs.log ? logTicks(xs.from, xs.to) : ticks(xs.from, xs.to, 6));
-  const yAt = ys.at ?? ticks(ys.from, ys.to, 5);
-  return (
-    <svg class="chart" viewBox={`0 0 ${W} ${height}`} role="img" aria-label={label} {...data}>
-      {yAt.map((at) => (
-        <g key={`y${at}`}>
-          <line class="grid" x1={LEFT} x2={W - RIGHT} y1={y(at)} y2={y(at)} />
-          <text class="tick" x={LEFT - 6} y={y(at) + 4} text-anchor="end">
-            {ys.text(at)}
-          </text>
-        </g>
-      ))}
-      {xAt.map((at) => (
-        <g key={`x${at}`}>
-          <line class="grid" x1={x(at)} x2={x(at)} y1={TOP} y2={height - BOTTOM} />
-          <text class="tick" x={x(at)} y={height - BOTTOM + 15} text-anchor="middle">
-            {xs.text(at)}
-          </text>
-        </g>
-      ))}
-      {draw(x, y)}
-      <text class="axis" x={(LEFT + W - RIGHT) / 2} y={height - 5} text-anchor="middle">
-        {xs.title}
-      </text>
-      <text
-        class="axis"
-        x={12}
-        y={(TOP + height - BOTTOM) / 2}
-        text-anchor="middle"
-        transform={`rotate(-90 12 ${(TOP + height - BOTTOM) / 2})`}
-      >
-        {ys.title}
-      </text>
-    </svg>
-  );
-}
-
-function extent(values: readonly (number | null | undefined)[]): [number, number] {
+export function extent(values: readonly (number | null | undefined)[]): [number, number] {
   let low = Number.POSITIVE_INFINITY;
   let high = Number.NEGATIVE_INFINITY;
   for (const value of values) {
@@ -86,11 +31,12 @@ export function Latencies({ report }: { report: Report }) {
     <Section
       id="latency"
       title="How long calls take"
-      lead="Left: the share of calls that take no longer than a time, with a band of confidence. Right: how much longer or shorter the call at each quantile is in B than in A; at zero they are equal."
+      lead="The share of calls that take no longer than a time, with a band of confidence; the share that takes longer, on a logarithmic scale, where the tail is; how much longer or shorter the call at each quantile is in B than in A."
     >
       {used.map((op) => (
         <div class="pair" key={op}>
           <EcdfChart op={op} of={report.sides.map((side) => side.latency.find((one) => one.op === op))} />
+          <TailChart op={op} of={report.sides.map((side) => side.latency.find((one) => one.op === op))} />
           <ShiftChart of={report.shift.find((one) => one.op === op)} op={op} />
         </div>
       ))}
@@ -119,6 +65,14 @@ function EcdfChart({ op, of }: { op: string; of: (Ecdf | undefined)[] }) {
         data={{ "data-chart": `ecdf-${op}` }}
         x={{ from, to, log: true, text: format.instant, title: "latency (logarithmic)" }}
         y={{ from: 0, to: 1, text: (share) => `${Math.round(100 * share)} %`, title: "share of calls" }}
+        say={(ns) => {
+          const shares = of.map((one, side) => {
+            if (!one) return "";
+            const i = lowerBound(one.ns, ns * (1 + 1e-9)) - 1;
+            return `${"AB"[side]} ${format.percent(i < 0 ? 0 : at(one.share, i))}`;
+          });
+          return `up to ${format.time(ns)}: ${shares.filter(Boolean).join(", ")}`;
+        }}
         draw={(x, y) =>
           of.map((one, side) =>
             one ? (
@@ -137,11 +91,68 @@ function EcdfChart({ op, of }: { op: string; of: (Ecdf | undefined)[] }) {
             id={`ecdf-${op}-${side}`}
             caption={`${"AB"[side]}: distribution of ${op} latencies`}
             columns={["ns", "share", "low", "high"]}
-            rows={() => one.ns.map((ns, i) => [ns, one.share[i], one.low[i], one.high[i]])}
+            rows={() => one.ns.map((ns, i) => [ns, at(one.share, i), at(one.low, i), at(one.high, i)])}
             most={2000}
           />
         ) : null,
       )}
+    </figure>
+  );
+}
+
+/** The share of calls that take longer than a time, both logarithmic: the tail. */
+function TailChart({ op, of }: { op: string; of: (Ecdf | undefined)[] }) {
+  const most = Math.max(...of.map((one) => one?.n ?? 0));
+  if (most < 100) return null;
+  const least = Math.max(1e-5, 0.5 / most);
+  const [low, high] = extent(of.flatMap((one) => one?.ns ?? []).filter((ns) => ns > 0));
+  return (
+    <figure>
+      <figcaption>{OP_TITLES[op]}: how many take longer (both logarithmic)</figcaption>
+      <Chart
+        label={`Tail of ${op} latencies: the share of calls that take longer than a time`}
+        data={{ "data-chart": `tail-${op}` }}
+        x={{
+          from: low / 1.15,
+          to: Math.max(high * 1.15, low * 1.3),
+          log: true,
+          text: format.instant,
+          title: "latency",
+        }}
+        y={{
+          from: least,
+          to: 1,
+          log: true,
+          text: (share) => `${Number((100 * share).toPrecision(3))} %`,
+          title: "longer",
+        }}
+        say={(ns) => {
+          const shares = of.map((one, side) => {
+            if (!one) return "";
+            const i = lowerBound(one.ns, ns * (1 + 1e-9)) - 1;
+            return `${"AB"[side]} ${format.plain(100 * (1 - (i < 0 ? 0 : at(one.share, i))))} %`;
+          });
+          return `longer than ${format.time(ns)}: ${shares.filter(Boolean).join(", ")}`;
+        }}
+        draw={(x, y) =>
+          of.map((one, side) =>
+            one ? (
+              <path
+                key={side}
+                class={`line side-${side}`}
+                d={linePath(
+                  one.ns.flatMap((ns) => [ns, ns]),
+                  one.share.flatMap((share, i) =>
+                    [i === 0 ? 0 : at(one.share, i - 1), share].map((of) => Math.max(1 - of, least)),
+                  ),
+                  x,
+                  y,
+                )}
+              />
+            ) : null,
+          )
+        }
+      />
     </figure>
   );
 }
@@ -160,8 +171,16 @@ function ShiftChart({ of, op }: { of: Shift | undefined; op: string }) {
         y={{
           from: low - pad,
           to: high + pad,
-          text: (ns) => (ns === 0 ? "0" : format.signed(ns, (v) => format.time(v))),
+          text: (ns) => (ns === 0 ? "0" : format.signed(ns, (v) => format.instant(v))),
           title: "B − A",
+        }}
+        say={(q) => {
+          const nearest = of.quantile.reduce(
+            (best, one, i) => (Math.abs(one - q) < Math.abs(at(of.quantile, best) - q) ? i : best),
+            0,
+          );
+          const shift = format.signed(at(of.shift_ns, nearest), (v) => format.time(v));
+          return `${format.plain(100 * at(of.quantile, nearest))} % of calls: B − A ${shift}`;
         }}
         draw={(x, y) => (
           <g>
@@ -170,8 +189,8 @@ function ShiftChart({ of, op }: { of: Shift | undefined; op: string }) {
             <path class="line side-1 solid" d={linePath(of.quantile, of.shift_ns, x, y)} />
             {of.quantile.length < 60
               ? of.quantile.map((q, i) =>
-                  of.shift_ns[i] == null ? null : (
-                    <circle key={q} class="dot side-1" r="2.5" cx={x(q)} cy={y(of.shift_ns[i])} />
+                  at(of.shift_ns, i) == null ? null : (
+                    <circle key={q} class="dot side-1" r="2.5" cx={x(q)} cy={y(at(of.shift_ns, i))} />
                   ),
                 )
               : null}
@@ -182,16 +201,11 @@ function ShiftChart({ of, op }: { of: Shift | undefined; op: string }) {
         id={`shift-${op}`}
         caption={`Shift of the quantiles of ${op} latencies`}
         columns={["quantile", "shift, ns", "low, ns", "high, ns"]}
-        rows={() => of.quantile.map((q, i) => [q, of.shift_ns[i], of.low_ns[i], of.high_ns[i]])}
+        rows={() => of.quantile.map((q, i) => [q, at(of.shift_ns, i), at(of.low_ns, i), at(of.high_ns, i)])}
         most={2000}
       />
     </figure>
   );
-}
-
-interface Mode {
-  centre: number | null;
-  share_pct: number | null;
 }
 
 /** The runs in the order in which they were made: drift and modes show. */
@@ -200,8 +214,7 @@ export function Samples({ report }: { report: Report }) {
   const most = Math.max(0, ...runs.map((of) => of.length));
   if (most === 0) return null;
   const [, high] = extent(runs.flat().map((run) => run.time_per_operation_ns));
-  const metric = timeMetric(report.comparison ?? report.explanation?.comparison ?? null);
-  const modes = [metric?.modes_a, metric?.modes_b] as (Mode[] | undefined)[];
+  const modal = report.sides.filter((side) => side.modes.length > 1);
   return (
     <Section
       id="samples"
@@ -222,8 +235,15 @@ export function Samples({ report }: { report: Report }) {
         y={{
           from: 0,
           to: high * 1.08 || 1,
-          text: (ns) => (ns === 0 ? "0" : format.time(ns)),
+          text: format.instant,
           title: "time per operation",
+        }}
+        say={(nr) => {
+          const i = Math.round(nr) - 1;
+          const words = runs.map((of, side) =>
+            of[i] ? `${"AB"[side]} ${format.time(of[i].time_per_operation_ns)}` : "",
+          );
+          return `run ${i + 1}: ${words.filter(Boolean).join(", ")}`;
         }}
         draw={(x, y) =>
           runs.map((of, side) => (
@@ -263,19 +283,16 @@ export function Samples({ report }: { report: Report }) {
           </span>
         ))}
       </p>
-      {modes.some((of) => (of?.length ?? 0) > 1) ? (
-        <p>
-          {modes.map((of, side) =>
-            of && of.length > 1 ? (
-              <span key={side}>
-                <Letter side={side} /> has {of.length} modes:{" "}
-                {of
-                  .map(
-                    (mode) =>
-                      `${format.plain(mode.share_pct)} % near ${format.quantity(mode.centre, String(metric?.unit ?? ""))}`,
-                  )
+      {modal.length > 0 ? (
+        <p class="modes">
+          {report.sides.map((side, nr) =>
+            side.modes.length > 1 ? (
+              <span key={nr} data-modes={nr}>
+                <Letter side={nr} /> has {side.modes.length} modes:{" "}
+                {side.modes
+                  .map((mode) => `${mode.runs} of ${side.runs.length} runs near ${format.time(mode.centre_ns)}`)
                   .join(", ")}
-                .{" "}
+                . No mean describes them.{" "}
               </span>
             ) : null,
           )}
@@ -301,9 +318,16 @@ export function Samples({ report }: { report: Report }) {
   );
 }
 
-export function timeMetric(comparison: Comparison | null): Record<string, unknown> | undefined {
-  const metrics = (comparison?.metrics as Record<string, unknown>[] | undefined) ?? [];
+export function timeMetric(comparison: Comparison | null): Metric | undefined {
+  const metrics = comparison?.metrics ?? [];
   return metrics.find((of) => of.name === "elapsed_s") ?? metrics[0];
+}
+
+/** A date as a tick: as much of it as differs within the series. */
+export function moment(all: readonly string[], i: number): string {
+  const text = all[i] ?? "";
+  const days = new Set(all.map((of) => of.slice(0, 10)));
+  return format.short(days.size > 1 ? text.slice(0, 10) : text.slice(11, 19) || text, 12);
 }
 
 export function Histories({ history }: { history: History }) {
@@ -324,12 +348,16 @@ export function Histories({ history }: { history: History }) {
               x={{
                 from: -0.5,
                 to: series.value.length - 0.5,
-                text: (i) => format.short(series.at[i] ?? "", 12),
+                text: (i) => moment(series.at, i),
                 title: "",
-                at: ticks(0, Math.max(1, series.value.length - 1), 5).filter(Number.isInteger),
+                at: ticks(0, Math.max(1, series.value.length - 1), 8).filter(Number.isInteger),
+              }}
+              say={(i) => {
+                const nr = Math.min(series.value.length - 1, Math.max(0, Math.round(i)));
+                return `${format.short(series.at[nr] ?? "", 30)}: ${format.quantity(series.value[nr], series.unit)}`;
               }}
               y={{ from: low, to: high * 1.08 || 1, text: (of) => format.quantity(of, series.unit), title: "" }}
-              draw={(x, y) => (
+              draw={(x, y, frame) => (
                 <g>
                   <path class="line side-0" d={linePath(Array.from(series.value.keys()), series.value, x, y)} />
                   {series.value.map((of, i) => (
@@ -337,8 +365,14 @@ export function Histories({ history }: { history: History }) {
                   ))}
                   {series.change_points.map((of) => (
                     <g key={of.index}>
-                      <line class="mark" x1={x(of.index - 0.5)} x2={x(of.index - 0.5)} y1={TOP} y2={200 - BOTTOM} />
-                      <text class="axis" x={x(of.index - 0.5) + 4} y={TOP + 12}>
+                      <line
+                        class="mark"
+                        x1={x(of.index - 0.5)}
+                        x2={x(of.index - 0.5)}
+                        y1={frame.top}
+                        y2={frame.bottom}
+                      />
+                      <text class="axis" x={x(of.index - 0.5) + 4} y={frame.top + 12}>
                         {format.change(of.change_pct)}
                       </text>
                     </g>
@@ -376,7 +410,6 @@ export function Sizes({ report }: { report: Report }) {
         const sides = report.sides.map((side) => side.request_sizes.find((of) => of.dir === dir));
         const bins = sizeBins(sides.map((of) => ({ bytes: of?.bytes ?? [], count: of?.count ?? [] })));
         const highest = Math.max(1e-9, ...bins.flatMap((bin) => bin.share));
-        const each = (W - LEFT - RIGHT) / bins.length;
         return (
           <figure key={dir}>
             <figcaption>Sizes of {dir} requests when issued, share of requests</figcaption>
@@ -386,8 +419,12 @@ export function Sizes({ report }: { report: Report }) {
               height={220}
               x={{ from: 0, to: bins.length, text: () => "", title: "", at: [] }}
               y={{ from: 0, to: highest * 1.05, text: (share) => `${Math.round(share * 100)} %`, title: "" }}
-              draw={(x, y) =>
-                bins.map((bin, nr) => (
+              draw={(x, y, frame) => {
+                const each = (frame.right - frame.left) / bins.length;
+                // Every so many-th title, so that none touches the next.
+                const widest = Math.max(...bins.map((bin) => textWidth(bin.title))) + 8;
+                const every = Math.max(1, Math.ceil(widest / each));
+                return bins.map((bin, nr) => (
                   <g key={nr}>
                     {bin.share.map((share, side) => {
                       const wide = (each * 0.8) / bin.share.length;
@@ -404,14 +441,14 @@ export function Sizes({ report }: { report: Report }) {
                         </rect>
                       );
                     })}
-                    {bins.length <= 10 || nr % Math.ceil(bins.length / 8) === 0 ? (
-                      <text class="tick" x={x(nr) + each / 2} y={220 - BOTTOM + 15} text-anchor="middle">
+                    {nr % every === 0 ? (
+                      <text class="tick x-tick" x={x(nr) + each / 2} y={frame.bottom + 15} text-anchor="middle">
                         {bin.title}
                       </text>
                     ) : null}
                   </g>
-                ))
-              }
+                ));
+              }}
             />
             {sides.map((of, side) =>
               of ? (
@@ -420,7 +457,7 @@ export function Sizes({ report }: { report: Report }) {
                   id={`sizes-${dir}-${side}`}
                   caption={`${"AB"[side]}: sizes of ${dir} requests`}
                   columns={["bytes", "requests"]}
-                  rows={() => of.bytes.map((bytes, i) => [bytes, of.count[i]])}
+                  rows={() => of.bytes.map((bytes, i) => [bytes, at(of.count, i)])}
                   most={2000}
                 />
               ) : null,
@@ -446,7 +483,8 @@ export function sizeBins(sides: readonly { bytes: number[]; count: number[] }[])
   return bins.map((from) => ({
     title: exact ? format.size(from) : `≥ ${format.size(from)}`,
     share: sides.map(
-      (of, side) => of.bytes.reduce((sum, bytes, i) => sum + (bin(bytes) === from ? of.count[i] : 0), 0) / totals[side],
+      (of, side) =>
+        of.bytes.reduce((sum, bytes, i) => sum + (bin(bytes) === from ? at(of.count, i) : 0), 0) / at(totals, side),
     ),
   }));
 }
@@ -455,19 +493,21 @@ export function sizeBins(sides: readonly { bytes: number[]; count: number[] }[])
 export function Ribbons({ report, whole }: { report: Report; whole: number }) {
   const deepest = Math.max(1, ...report.sides.flatMap((side) => side.timeline.overview.depth_max));
   const rates = report.sides.map(({ timeline: { overview } }) =>
-    overview.read_bytes.map((bytes, i) => (bytes + overview.write_bytes[i]) / (overview.slice_ns / 1e9)),
+    overview.read_bytes.map((bytes, i) => (bytes + at(overview.write_bytes, i)) / (overview.slice_ns / 1e9)),
   );
-  const fastest = Math.max(1, ...rates.flat());
+  const fastest = Math.max(0, ...rates.flat());
+  // Nothing at the device is no chart of zeros.
+  const shown = (["depth", "rate"] as const).filter((what) => what === "depth" || fastest > 0);
   return (
     <div class="pair">
-      {(["depth", "rate"] as const).map((what) => (
+      {shown.map((what) => (
         <figure key={what}>
           <figcaption>
             {what === "depth" ? "Requests at the device: least to most in a slice" : "Throughput at the device"}
           </figcaption>
           {report.sides.map((side, nr) => {
             const { overview } = side.timeline;
-            const at = overview.depth_max.map((_, i) => (i + 0.5) * overview.slice_ns);
+            const when = overview.depth_max.map((_, i) => (i + 0.5) * overview.slice_ns);
             return (
               <Chart
                 key={nr}
@@ -482,19 +522,19 @@ export function Ribbons({ report, whole }: { report: Report; whole: number }) {
                 }}
                 y={
                   what === "depth"
-                    ? { from: 0, to: deepest, text: format.plain, title: "AB"[nr], at: [0, deepest] }
-                    : { from: 0, to: fastest, text: format.rate, title: "AB"[nr], at: [0, fastest] }
+                    ? { from: 0, to: deepest, text: format.plain, title: "AB".charAt(nr), at: [0, deepest] }
+                    : { from: 0, to: fastest, text: format.rateTick, title: "AB".charAt(nr) }
                 }
                 draw={(x, y) =>
                   what === "depth" ? (
-                    <path class={`area side-${nr}`} d={bandPath(at, overview.depth_min, overview.depth_max, x, y)} />
+                    <path class={`area side-${nr}`} d={bandPath(when, overview.depth_min, overview.depth_max, x, y)} />
                   ) : (
                     <path
                       class={`area side-${nr}`}
                       d={bandPath(
-                        at,
-                        rates[nr].map(() => 0),
-                        rates[nr],
+                        when,
+                        when.map(() => 0),
+                        rates[nr] ?? [],
                         x,
                         y,
                       )}
@@ -517,12 +557,12 @@ export function Ribbons({ report, whole }: { report: Report; whole: number }) {
             rows={() =>
               overview.depth_max.map((_, i) => [
                 i,
-                overview.depth_min[i],
-                overview.depth_max[i],
-                overview.read_bytes[i],
-                overview.write_bytes[i],
-                overview.calls[i],
-                overview.starved[i],
+                at(overview.depth_min, i),
+                at(overview.depth_max, i),
+                at(overview.read_bytes, i),
+                at(overview.write_bytes, i),
+                at(overview.calls, i),
+                at(overview.starved, i),
               ])
             }
             most={2000}

@@ -3,15 +3,17 @@
 const NONE = "none";
 
 function significant(value: number, digits: number): string {
-  if (value === 0 || !Number.isFinite(value)) return String(value);
+  // Not -0.
+  if (value === 0 || !Number.isFinite(value)) return String(value + 0);
   const magnitude = Math.floor(Math.log10(Math.abs(value)));
   if (magnitude < -5 || magnitude >= 12) return value.toExponential(digits - 1);
   return value.toFixed(Math.max(0, digits - 1 - magnitude));
 }
 
 function prefixed(value: number, table: readonly (readonly [number, string])[], digits = 3): string {
-  if (value === 0) return `0 ${table[table.length - 1][1]}`;
-  const found = table.find(([factor]) => Math.abs(value) >= factor) ?? table[table.length - 1];
+  const last = table[table.length - 1] as readonly [number, string];
+  if (value === 0) return `0 ${last[1]}`;
+  const found = table.find(([factor]) => Math.abs(value) >= factor) ?? last;
   return `${significant(value / found[0], digits)} ${found[1]}`;
 }
 
@@ -61,6 +63,18 @@ export function size(bytes: number | null | undefined): string {
   return `${significant(bytes, 3)} B`;
 }
 
+/** A tick of an axis of sizes. */
+export function sizeTick(bytes: number): string {
+  const [factor, unit] = SIZES.find(([of]) => Math.abs(bytes) >= of) ?? SIZES[4];
+  return bytes === 0 ? "0" : `${Number((bytes / factor).toPrecision(4))} ${unit}`;
+}
+
+/** A tick of an axis of rates: no zeros at the end. */
+export function rateTick(bytesPerSecond: number): string {
+  const [factor, unit] = RATES.find(([of]) => Math.abs(bytesPerSecond) >= of) ?? RATES[4];
+  return bytesPerSecond === 0 ? "0" : `${Number((bytesPerSecond / factor).toPrecision(6))} ${unit}`;
+}
+
 export function rate(bytesPerSecond: number | null | undefined): string {
   return bytesPerSecond == null ? NONE : prefixed(bytesPerSecond, RATES);
 }
@@ -83,7 +97,9 @@ export function change(pct: number | null | undefined): string {
 }
 
 export function signed(value: number, text: (value: number) => string): string {
-  return `${value < 0 ? "−" : "+"}${text(Math.abs(value))}`;
+  const shown = text(Math.abs(value));
+  // Nothing has no sign.
+  return /^0( |$)/.test(shown) ? shown : `${value < 0 ? "−" : "+"}${shown}`;
 }
 
 export function percent(share: number | null | undefined): string {

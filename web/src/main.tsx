@@ -1,15 +1,18 @@
 // The page: unpacks the data, puts the sections in order, and keeps the colour scheme.
 
 import { render } from "preact";
-import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { aligned, typicalRows, wholeOf } from "./align.ts";
 import { Histories, Latencies, Samples } from "./charts.tsx";
+import { Incident } from "./incident.tsx";
 import { firstView, prepare } from "./lanes.ts";
+import * as link from "./link.ts";
 import { Disk, FileMaps, Requests } from "./maps.tsx";
 import { Text } from "./parts.tsx";
 import { Reproduce } from "./reproduce.tsx";
 import { Served, served } from "./serve.tsx";
 import { shared } from "./store.ts";
-import { Timeline } from "./timeline.tsx";
+import { slowSide, Timeline } from "./timeline.tsx";
 import { type Unpacked, unpack } from "./unpack.ts";
 import { Comparisons, Findings, Verdict, Waterfall } from "./verdict.tsx";
 
@@ -49,10 +52,53 @@ function useScheme(): [Scheme, (next: Scheme) => void] {
   return [scheme, set];
 }
 
+/** The address follows what is shown, and what an address says is shown. */
+function useLink(sides: readonly ReturnType<typeof prepare>[]) {
+  const opened = useRef(false);
+  useEffect(() => {
+    const open = () => {
+      const moment = link.read(location.hash);
+      const rule = /^#find=(.+)$/.exec(location.hash)?.[1];
+      let target: Element | null | undefined;
+      if (moment) {
+        link.show(moment, sides);
+        target = document.getElementById("timeline");
+      } else if (rule) {
+        const wanted = decodeURIComponent(rule);
+        target = [...document.querySelectorAll<HTMLElement>("[data-rule]")].find((of) => of.dataset.rule === wanted);
+      } else if (location.hash.length > 1) {
+        // The content has come after the address was looked at.
+        target = document.getElementById(location.hash.slice(1));
+      }
+      target?.scrollIntoView({ block: "start" });
+    };
+    if (!opened.current) open();
+    opened.current = true;
+    let timer = 0;
+    const follow = () => {
+      window.clearTimeout(timer);
+      timer = window.setTimeout(() => {
+        const next = link.written(link.current(sides));
+        if (next !== location.hash) history.replaceState(null, "", next);
+      }, 250);
+    };
+    // What is only pointed at is not kept.
+    const pinned = () => shared.focus.get()?.pinned && follow();
+    const off = [shared.view.listen(follow), shared.align.listen(follow), shared.focus.listen(pinned)];
+    window.addEventListener("hashchange", open);
+    return () => {
+      window.clearTimeout(timer);
+      window.removeEventListener("hashchange", open);
+      for (const stop of off) stop();
+    };
+  }, [sides]);
+}
+
 const PARTS = [
   ["verdict", "Verdict"],
   ["timeline", "Timeline"],
   ["findings", "Findings"],
+  ["incident", "Incident"],
   ["layers", "Layers"],
   ["comparison", "Comparison"],
   ["latency", "Latency"],
@@ -66,14 +112,27 @@ const PARTS = [
 
 function Page({ unpacked }: { unpacked: Unpacked }) {
   const { report } = unpacked;
-  const prepared = useMemo(() => {
-    const sides = report.sides.slice(0, 2).map((side) => prepare(side.timeline));
-    const whole = { from: 0, to: Math.max(1000, ...sides.map((side) => side.timeline.elapsed_ns)) };
-    const first = firstView(sides, whole);
-    shared.view.set(first);
-    shared.focus.set(null);
-    return { sides, whole, first };
+  const [unfolded, unfold] = useState(false);
+  const sides = useMemo(
+    () => report.sides.slice(0, 2).map((side) => prepare(side.timeline, unfolded)),
+    [report, unfolded],
+  );
+  const slow = slowSide(report);
+  const first = useMemo(() => {
+    const by = sides.some((side) => side.timeline.course.typical) ? ("typical" as const) : ("clock" as const);
+    const start = aligned(sides, by, slow, typicalRows(sides)[slow] ?? -1);
+    const view = firstView(sides, wholeOf(report, start.origin));
+    shared.align.set(start);
+    shared.view.set(view);
+    const row = start.by === "typical" ? (typicalRows(sides)[slow] ?? -1) : -1;
+    shared.focus.set(row < 0 ? null : { side: slow, call: row, pinned: false });
+    return { view, by };
   }, [report]);
+  useLink(sides);
+  const showMe = () => {
+    link.showTypical(sides, slow);
+    document.getElementById("timeline")?.scrollIntoView({ block: "start" });
+  };
   const comparison = report.comparison ?? report.explanation?.comparison ?? null;
   // Files of samples have no events.
   const events = report.sides.some((side) => side.timeline.nr_events > 0);
@@ -89,17 +148,18 @@ function Page({ unpacked }: { unpacked: Unpacked }) {
         ))}
       </nav>
       <main>
-        <Verdict report={report} />
-        {events ? <Timeline report={report} {...prepared} /> : null}
-        {report.explanation ? <Findings explanation={report.explanation} /> : null}
+        <Verdict report={report} sides={sides} events={events} />
+        {events ? <Timeline report={report} sides={sides} first={first} unfold={unfold} unfolded={unfolded} /> : null}
+        {report.explanation ? <Findings explanation={report.explanation} showMe={showMe} /> : null}
+        {report.incident ? <Incident of={report.incident} /> : null}
         {report.explanation ? <Waterfall explanation={report.explanation} /> : null}
         {comparison ? <Comparisons comparison={comparison} /> : null}
         <Latencies report={report} />
         <Samples report={report} />
         {report.history ? <Histories history={report.history} /> : null}
-        <FileMaps report={report} sides={prepared.sides} />
-        {events ? <Disk report={report} sides={prepared.sides} whole={prepared.whole} /> : null}
-        {events ? <Requests report={report} sides={prepared.sides} /> : null}
+        <FileMaps sides={sides} />
+        {events ? <Disk report={report} sides={sides} /> : null}
+        {events ? <Requests report={report} sides={sides} /> : null}
         <Reproduce report={report} json={unpacked.json} />
       </main>
     </>
@@ -107,7 +167,9 @@ function Page({ unpacked }: { unpacked: Unpacked }) {
 }
 
 function App({ first, problem }: { first: Unpacked | null; problem: string | null }) {
-  const [unpacked, show] = useState(first);
+  // Each report has a state of its own.
+  const [{ unpacked, nr }, set] = useState({ unpacked: first, nr: 0 });
+  const show = (next: Unpacked) => set((now) => ({ unpacked: next, nr: now.nr + 1 }));
   const [scheme, setScheme] = useScheme();
   const title = unpacked?.report.title;
   useEffect(() => {
@@ -129,7 +191,7 @@ function App({ first, problem }: { first: Unpacked | null; problem: string | nul
       </header>
       {served() ? <Served show={show} /> : null}
       {unpacked ? (
-        <Page key={unpacked.json.length} unpacked={unpacked} />
+        <Page key={nr} unpacked={unpacked} />
       ) : (
         <main class="plain">
           <h1>{problem ? "This report cannot be read" : served() ? "Choose runs" : "No report in this page"}</h1>

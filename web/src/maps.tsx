@@ -2,14 +2,16 @@
 // lifelines from Q to C.
 
 import { useRef, useState } from "preact/hooks";
+import { viewOf } from "./align.ts";
 import { Canvas, colour } from "./canvas.tsx";
+import { useWidth } from "./chart.tsx";
 import { Ribbons, Sizes } from "./charts.tsx";
-import type { Report } from "./data.ts";
+import { at, type Report } from "./data.ts";
 import * as format from "./format.ts";
 import { type Side, STATES } from "./lanes.ts";
 import { hatch, paintDisk } from "./paint.ts";
 import { Legend, Letter, Numbers, Section, Text } from "./parts.tsx";
-import { linear, type View } from "./scale.ts";
+import { linear } from "./scale.ts";
 import { shared, useValue } from "./store.ts";
 
 const STATE_COLOURS = ["untouched", "hit", "miss", "waste", "stale"] as const;
@@ -32,37 +34,121 @@ export function pieces(state: readonly number[], by: readonly (string | null)[])
   return out;
 }
 
-export function FileMaps({ report, sides }: { report: Report; sides: readonly Side[] }) {
+/** More files than this are rows of one picture. */
+const FEW = 6;
+/** Rows of it. */
+const ROWS = 128;
+
+export function FileMaps({ sides }: { sides: readonly Side[] }) {
   const files = Math.max(0, ...sides.map((side) => side.timeline.map.length));
   if (files === 0) return null;
+  const used = new Set(sides.flatMap((side) => side.timeline.map.flatMap((map) => map.state)));
   return (
     <Section
       id="files"
       title="File map"
       lead="Each file from its first page to its last: the fate of most pages of a strip. Below each strip, the read-ahead windows of the parts shown in the timeline."
     >
-      <Legend of={STATES.map((words, nr) => [STATE_COLOURS[nr], words] as const)} />
-      {Array.from({ length: Math.min(files, 24) }, (_, nr) => (
-        <div class="file" key={nr}>
-          {sides.map((side, of) =>
-            side.timeline.map[nr] ? <FileStrip key={of} report={report} side={side} nr={of} map={nr} /> : null,
-          )}
-        </div>
-      ))}
-      {files > 24 ? <p class="hint">And {files - 24} more files; the raw data has all.</p> : null}
+      <Legend
+        of={STATES.map((words, nr) => [STATE_COLOURS[nr] ?? "untouched", words] as const).filter((_, nr) =>
+          used.has(nr),
+        )}
+      />
+      {files > FEW
+        ? sides.map((side, of) => <FileHeat key={of} side={side} nr={of} />)
+        : Array.from({ length: files }, (_, nr) => (
+            <div class="file" key={nr}>
+              {sides.map((side, of) =>
+                side.timeline.map[nr] ? <FileStrip key={of} side={side} nr={of} map={nr} /> : null,
+              )}
+            </div>
+          ))}
     </Section>
   );
 }
 
-function FileStrip({ side, nr, map }: { report: Report; side: Side; nr: number; map: number }) {
-  const of = side.timeline.map[map];
+/** Many files as rows of one picture, those with most pages that were missed or never used first. */
+function FileHeat({ side, nr }: { side: Side; nr: number }) {
+  const [words, say] = useState("");
+  const box = useRef<HTMLDivElement>(null);
+  const { map, files } = side.timeline;
+  const lost = (of: (typeof map)[number]) =>
+    of.state.filter((state) => state === 2 || state === 3).length / of.state.length;
+  const order = map.map((_, i) => i).sort((x, y) => lost(at(map, y)) - lost(at(map, x)) || x - y);
+  const shown = order.slice(0, ROWS);
+  const tall = Math.max(3, Math.min(12, Math.floor(360 / shown.length)));
+  return (
+    <div class="file">
+      <p class="file-name">
+        <Letter side={nr} /> {map.length} files, from first page to last; most pages missed or never used first
+        {order.length > ROWS ? ` (the first ${ROWS})` : ""}
+      </p>
+      <div
+        ref={box}
+        onPointerMove={(event) => {
+          const rect = (box.current as HTMLDivElement).getBoundingClientRect();
+          const row = Math.min(shown.length - 1, Math.max(0, Math.floor((event.clientY - rect.top) / tall)));
+          const of = at(map, at(shown, row));
+          const strip = Math.floor(((event.clientX - rect.left) / rect.width) * of.state.length);
+          const state = STATES[of.state[Math.min(of.state.length - 1, Math.max(0, strip))] ?? 0];
+          say(`${format.short(files[of.file]?.name ?? "a file", 60)}, pages from ${strip * of.strip_pages}: ${state}`);
+        }}
+        onPointerLeave={() => say("")}
+      >
+        <Canvas
+          height={shown.length * tall}
+          label={`${"AB"[nr]}: ${map.length} files, one row each: what became of their pages`}
+          draw={(context, width) => {
+            shown.forEach((index, row) => {
+              const of = at(map, index);
+              const x = linear(0, of.state.length, 0, width);
+              for (const piece of pieces(of.state, of.by)) {
+                context.fillStyle = colour(STATE_COLOURS[piece.state] ?? "untouched");
+                context.fillRect(x(piece.from), row * tall, Math.max(1, x(piece.to) - x(piece.from)), tall - 0.5);
+              }
+            });
+          }}
+        />
+      </div>
+      <p class="hint say">{words || " "}</p>
+      <details data-numbers={`maps-${nr}`}>
+        <summary>Numbers: each file</summary>
+        {map.map((_, index) => (
+          <StripNumbers key={index} side={side} nr={nr} map={index} />
+        ))}
+      </details>
+    </div>
+  );
+}
+
+function StripNumbers({ side, nr, map }: { side: Side; nr: number; map: number }) {
+  const of = at(side.timeline.map, map);
+  return (
+    <Numbers
+      id={`map-${nr}-${map}`}
+      caption={`${"AB"[nr]}: pages of file ${map}`}
+      columns={["first page", "pages", "went through", "by"]}
+      rows={() =>
+        pieces(of.state, of.by).map((piece) => [
+          piece.from * of.strip_pages,
+          (piece.to - piece.from) * of.strip_pages,
+          { show: STATES[piece.state] ?? "unknown", value: piece.state },
+          { show: <Text of={piece.by ?? ""} /> },
+        ])
+      }
+    />
+  );
+}
+
+function FileStrip({ side, nr, map }: { side: Side; nr: number; map: number }) {
+  const of = at(side.timeline.map, map);
   const file = side.timeline.files[of.file];
   const [words, say] = useState("");
   const box = useRef<HTMLDivElement>(null);
   const total = Math.max(1, of.state.length * of.strip_pages);
   const counts = STATES.map((_, state) => of.state.filter((one) => one === state).length);
   const summary = STATES.map((name, state) =>
-    counts[state] > 0 ? `${format.percent(counts[state] / of.state.length)} ${name}` : "",
+    at(counts, state) > 0 ? `${format.percent(at(counts, state) / of.state.length)} ${name}` : "",
   )
     .filter(Boolean)
     .join(", ");
@@ -84,7 +170,7 @@ function FileStrip({ side, nr, map }: { report: Report; side: Side; nr: number; 
           );
           const by = of.by[strip];
           say(
-            `pages ${strip * of.strip_pages} to ${(strip + 1) * of.strip_pages - 1}: ${STATES[of.state[strip]] ?? "unknown"}${by ? `, by ${format.short(by, 60)}` : ""}`,
+            `pages ${strip * of.strip_pages} to ${(strip + 1) * of.strip_pages - 1}: ${STATES[at(of.state, strip)] ?? "unknown"}${by ? `, by ${format.short(by, 60)}` : ""}`,
           );
         }}
         onPointerLeave={() => say("")}
@@ -111,41 +197,34 @@ function FileStrip({ side, nr, map }: { report: Report; side: Side; nr: number; 
             context.fillStyle = colour("lane");
             context.fillRect(0, 22, width, 12);
             for (let w = 0; w < windows.at.length; w++) {
-              if (windows.file[w] !== of.file) continue;
-              const left = x(windows.first[w]);
+              if (at(windows.file, w) !== of.file) continue;
+              const left = x(at(windows.first, w));
               context.fillStyle = colour(w % 2 === 0 ? "window" : "window-soft");
-              context.fillRect(left, w % 2 === 0 ? 22 : 28, Math.max(1, x(windows.first[w] + windows.nr[w]) - left), 6);
+              context.fillRect(
+                left,
+                w % 2 === 0 ? 22 : 28,
+                Math.max(1, x(at(windows.first, w) + at(windows.nr, w)) - left),
+                6,
+              );
             }
           }}
         />
       </div>
       <p class="hint say">{words || " "}</p>
-      <Numbers
-        id={`map-${nr}-${map}`}
-        caption={`${"AB"[nr]}: pages of file ${map}`}
-        columns={["first page", "pages", "went through", "by"]}
-        rows={() =>
-          pieces(of.state, of.by).map((piece) => [
-            piece.from * of.strip_pages,
-            (piece.to - piece.from) * of.strip_pages,
-            { show: STATES[piece.state] ?? "unknown", value: piece.state },
-            { show: <Text of={piece.by ?? ""} /> },
-          ])
-        }
-      />
+      <StripNumbers side={side} nr={nr} map={map} />
     </div>
   );
 }
 
-export function Disk({ report, sides, whole }: { report: Report; sides: readonly Side[]; whole: View }) {
-  const { view, focus } = shared;
+export function Disk({ report, sides }: { report: Report; sides: readonly Side[] }) {
+  const { view, focus, align } = shared;
   let low = Number.POSITIVE_INFINITY;
   let high = 0;
   for (const side of sides) {
     const { sector, sectors } = side.timeline.requests;
     for (let i = 0; i < sector.length; i++) {
-      if (sector[i] < low) low = sector[i];
-      if (sector[i] + sectors[i] > high) high = sector[i] + sectors[i];
+      low = Math.min(low, at(sector, i));
+      high = Math.max(high, at(sector, i) + at(sectors, i));
     }
   }
   const range = [Math.min(low, high), high] as const;
@@ -159,7 +238,7 @@ export function Disk({ report, sides, whole }: { report: Report; sides: readonly
         ? sides.map((side, nr) => (
             <div class="lanes" key={nr}>
               <div class="lane-names disk-name" aria-hidden="true">
-                <Letter side={nr} /> <span dir="auto">{format.short(report.sides[nr].label, 24)}</span>
+                <Letter side={nr} /> <span dir="auto">{format.short(report.sides[nr]?.label ?? "", 24)}</span>
                 <span class="hint">
                   LBA {format.size(range[0] * 512)} to {format.size(range[1] * 512)}
                 </span>
@@ -168,15 +247,25 @@ export function Disk({ report, sides, whole }: { report: Report; sides: readonly
                 height={120}
                 label={`${"AB"[nr]}: LBA of requests over time, from sector ${range[0]} to ${range[1]}`}
                 data={{ disk: nr, low: range[0], high: range[1] }}
-                listen={[view, focus]}
+                listen={[view, focus, align]}
                 draw={(context, width, height) =>
-                  paintDisk(context, width, height, side, nr, view.get(), range, focus.get(), colour)
+                  paintDisk(
+                    context,
+                    width,
+                    height,
+                    side,
+                    nr,
+                    viewOf(view.get(), align.get().origin[nr] ?? 0),
+                    range,
+                    focus.get(),
+                    colour,
+                  )
                 }
               />
             </div>
           ))
         : null}
-      <Ribbons report={report} whole={whole.to} />
+      <Ribbons report={report} whole={Math.max(1000, ...sides.map((side) => side.timeline.elapsed_ns))} />
     </Section>
   );
 }
@@ -191,14 +280,16 @@ const LIFE = [
 /** Q G I D C of each request: of the call in focus, or the first ones in view. */
 export function Requests({ report, sides }: { report: Report; sides: readonly Side[] }) {
   const view = useValue(shared.view, 150);
+  const align = useValue(shared.align, 150);
   const focus = useValue(shared.focus);
   const pinned = focus?.pinned ? focus : null;
   const shown = sides.map((side, nr) => {
     if (pinned && pinned.side === nr) return side.ofCall(pinned.call).device.slice(0, 28);
     const of = side.lanes.device;
+    const own = viewOf(view, align.origin[nr] ?? 0);
     const ids: number[] = [];
     for (let k = 0; k < of.id.length && ids.length < 20; k++)
-      if (of.end[k] >= view.from && of.start[k] <= view.to) ids.push(of.id[k]);
+      if (at(of.end, k) >= own.from && at(of.start, k) <= own.to) ids.push(at(of.id, k));
     return ids;
   });
   return (
@@ -208,7 +299,11 @@ export function Requests({ report, sides }: { report: Report; sides: readonly Si
       lead="Q the first bio is queued, G a request is got, I it is inserted or let go of the plug, D it goes to the device, C it is completed."
     >
       <Sizes report={report} />
-      <h3>{pinned ? `Lifelines of the requests of call ${pinned.call}` : "Lifelines of the first requests in view"}</h3>
+      <h3>
+        {pinned
+          ? `Lifelines of the requests of call ${sides[pinned.side]?.timeline.calls.nr[pinned.call] ?? ""}`
+          : "Lifelines of the first requests in view"}
+      </h3>
       <Legend
         of={[
           ["plug", "Q to G to I: held in the plug"],
@@ -218,7 +313,7 @@ export function Requests({ report, sides }: { report: Report; sides: readonly Si
       />
       <div class="pair">
         {sides.map((side, nr) => (
-          <Lifelines key={nr} side={side} nr={nr} ids={shown[nr]} />
+          <Lifelines key={nr} side={side} nr={nr} ids={shown[nr] ?? []} />
         ))}
       </div>
     </Section>
@@ -227,6 +322,7 @@ export function Requests({ report, sides }: { report: Report; sides: readonly Si
 
 function Lifelines({ side, nr, ids }: { side: Side; nr: number; ids: number[] }) {
   const { requests } = side.timeline;
+  const [box, wide] = useWidth<HTMLDivElement>();
   if (ids.length === 0) {
     return (
       <p>
@@ -234,60 +330,65 @@ function Lifelines({ side, nr, ids }: { side: Side; nr: number; ids: number[] })
       </p>
     );
   }
-  const known = ids.flatMap((id) => [requests.q[id], requests.d[id], requests.c[id]].filter((at) => at >= 0));
+  const known = ids.flatMap((id) =>
+    [at(requests.q, id), at(requests.d, id), at(requests.c, id)].filter((at) => at >= 0),
+  );
   const [from, to] = [Math.min(...known), Math.max(...known)];
-  const [W, row, left] = [620, 14, 112];
+  const [W, row, left] = [Math.max(wide, 120), 14, 118];
   const x = linear(from, to, left, W - 8);
   return (
     <figure>
       <figcaption>
         <Letter side={nr} /> {format.time(from, 4)} to {format.time(to, 4)}
       </figcaption>
-      <svg
-        class="chart"
-        viewBox={`0 0 ${W} ${ids.length * row + 6}`}
-        role="img"
-        aria-label={`${"AB"[nr]}: lifelines of ${ids.length} requests`}
-        data-chart={`life-${nr}`}
-      >
-        {ids.map((id, i) => (
-          <g key={id} transform={`translate(0 ${i * row + 3})`}>
-            <text class="tick" x={left - 6} y={row - 4} text-anchor="end">
-              {`${format.size(requests.sectors[id] * 512)} @${requests.sector[id]}`}
-            </text>
-            {LIFE.map(([begin, end, words]) => {
-              const [start, stop] = [requests[begin][id], requests[end][id]];
-              if (start < 0 || stop < 0 || stop <= start) return null;
-              return (
-                <rect
-                  key={begin}
-                  class={`life life-${begin}`}
-                  x={x(start)}
-                  width={Math.max(1, x(stop) - x(start))}
-                  y={begin === "d" ? 1 : 4}
-                  height={begin === "d" ? row - 3 : row - 9}
-                >
-                  <title>{`${words}: ${format.time(stop - start)}`}</title>
-                </rect>
-              );
-            })}
-          </g>
-        ))}
-      </svg>
+      <div ref={box}>
+        <svg
+          class="chart"
+          width={W}
+          height={ids.length * row + 6}
+          role="img"
+          aria-label={`${"AB"[nr]}: lifelines of ${ids.length} requests`}
+          data-chart={`life-${nr}`}
+        >
+          {ids.map((id, i) => (
+            <g key={id} transform={`translate(0 ${i * row + 3})`}>
+              <text class="tick" x={left - 6} y={row - 4} text-anchor="end">
+                {`${format.size(at(requests.sectors, id) * 512)} @${at(requests.sector, id)}`}
+              </text>
+              {LIFE.map(([begin, end, words]) => {
+                const [start, stop] = [at(requests[begin], id), at(requests[end], id)];
+                if (start < 0 || stop < 0 || stop <= start) return null;
+                return (
+                  <rect
+                    key={begin}
+                    class={`life life-${begin}`}
+                    x={x(start)}
+                    width={Math.max(1, x(stop) - x(start))}
+                    y={begin === "d" ? 1 : 4}
+                    height={begin === "d" ? row - 3 : row - 9}
+                  >
+                    <title>{`${words}: ${format.time(stop - start)}`}</title>
+                  </rect>
+                );
+              })}
+            </g>
+          ))}
+        </svg>
+      </div>
       <Numbers
         id={`life-${nr}`}
         caption={`${"AB"[nr]}: Q G I D C of the requests above, ns`}
         columns={["sector", "sectors", "Q", "G", "I", "D", "C", "call"]}
         rows={() =>
           ids.map((id) => [
-            requests.sector[id],
-            requests.sectors[id],
-            requests.q[id],
-            requests.g[id],
-            requests.i[id],
-            requests.d[id],
-            requests.c[id],
-            requests.call[id],
+            at(requests.sector, id),
+            at(requests.sectors, id),
+            at(requests.q, id),
+            at(requests.g, id),
+            at(requests.i, id),
+            at(requests.d, id),
+            at(requests.c, id),
+            at(requests.call, id),
           ])
         }
       />

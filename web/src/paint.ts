@@ -1,15 +1,18 @@
-// Paints the lanes of all sides over the common clock. Only items in view are touched, and items on the same pixel of
-// the same row are painted once.
+// Paints the lanes of all sides over aligned clocks. Only items in view are touched, and items on the same pixel of the
+// same row are painted once. Stalls are as wide as they are: those thinner than two pixels are painted as their share of
+// the pixel's column. Where no detail is kept, the slices of the overview are drawn instead.
 
-import type { Colours } from "./canvas.tsx";
+import { rowOf, viewOf } from "./align.ts";
+import { type Colours, inkOn } from "./canvas.tsx";
+import { at } from "./data.ts";
 import * as format from "./format.ts";
 import { LANE_NAMES, type LaneName, type Side } from "./lanes.ts";
-import { inView, linear, ticks, type View } from "./scale.ts";
+import { inView, linear, lowerBound, type Scale, ticks, type View } from "./scale.ts";
 import type { Focus } from "./store.ts";
 
 export const AXIS = 22;
 export const HEAD = 22;
-const HEIGHTS: Record<LaneName, number> = { calls: 30, pages: 32, windows: 46, plug: 22, queue: 30, device: 40 };
+const HEIGHTS: Record<LaneName, number> = { calls: 28, pages: 26, windows: 40, plug: 20, queue: 30, device: 44 };
 const GAP = 4;
 
 export interface Place {
@@ -19,20 +22,28 @@ export interface Place {
   height: number;
 }
 
-/** Where the lanes are, from above. */
-export function layout(sides: number): { places: Place[]; heads: number[]; height: number } {
+/** Height of an unfolded thread's row. */
+const THREAD = 12;
+
+/** Where the lanes are, from above. Lanes that are empty on all sides have no place. */
+export function layout(sides: readonly Side[]): { places: Place[]; heads: number[]; height: number } {
   const places: Place[] = [];
   const heads: number[] = [];
+  const used = LANE_NAMES.filter((name) => sides.some((side) => side.lanes[name].id.length > 0));
   let top = AXIS;
-  for (let side = 0; side < sides; side++) {
+  sides.forEach((of, side) => {
     heads.push(top);
     top += HEAD;
-    for (const lane of LANE_NAMES) {
-      places.push({ side, lane, top, height: HEIGHTS[lane] });
-      top += HEIGHTS[lane] + GAP;
+    for (const lane of used) {
+      const height = Math.max(
+        HEIGHTS[lane],
+        lane === "calls" && !of.lanes.calls.depth ? of.lanes.calls.rows * THREAD : 0,
+      );
+      places.push({ side, lane, top, height });
+      top += height + GAP;
     }
     top += 6;
-  }
+  });
   return { places, heads, height: top };
 }
 
@@ -59,93 +70,162 @@ interface Item {
   text?: string;
 }
 
+/** Parts of a run without detail, and what comes behind it, which has no end. */
+export function gapsOf(timeline: Side["timeline"]): [number, number][] {
+  let known = 0;
+  const gaps: [number, number][] = [];
+  for (const part of timeline.detail) {
+    if (part.from_ns > known) gaps.push([known, part.from_ns]);
+    known = Math.max(known, part.to_ns);
+  }
+  if (known < timeline.elapsed_ns) gaps.push([known, timeline.elapsed_ns]);
+  gaps.push([Math.max(known, timeline.elapsed_ns), Number.POSITIVE_INFINITY]);
+  return gaps;
+}
+
 export function paintTimeline(
   context: CanvasRenderingContext2D,
   width: number,
   sides: readonly Side[],
   view: View,
+  origin: readonly number[],
   focus: Focus | null,
   colour: Colours,
 ): number {
-  const { places, heads, height } = layout(sides.length);
+  const { places, heads, height } = layout(sides);
   const x = linear(view.from, view.to, 0, width);
   let painted = 0;
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
-  // The clock, common to both sides.
+  // The clock, common to all sides.
   context.strokeStyle = colour("grid");
   context.fillStyle = colour("muted");
   context.lineWidth = 1;
-  for (const at of ticks(view.from, view.to, Math.max(2, width / 110))) {
-    const px = Math.round(x(at)) + 0.5;
+  for (const when of ticks(view.from, view.to, Math.max(2, width / 110))) {
+    const px = Math.round(x(when)) + 0.5;
     context.beginPath();
     context.moveTo(px, AXIS - 4);
     context.lineTo(px, height);
     context.stroke();
-    context.fillText(format.instant(at), Math.min(px + 3, width - 50), AXIS / 2);
+    if (px < width - 52) context.fillText(format.instant(when), px + 3, AXIS / 2);
   }
   const hatched = hatch(context, colour("stall"), 5);
   const unknown = hatch(context, colour("grid"), 8);
   sides.forEach((side, nr) => {
     const mine = places.filter((place) => place.side === nr);
-    const top = mine[0].top;
-    const bottom = mine[mine.length - 1].top + mine[mine.length - 1].height;
+    const [first, last] = [mine[0], mine[mine.length - 1]];
+    const head = at(heads, nr);
     context.fillStyle = colour(nr === 0 ? "a" : "b");
-    context.fillRect(0, heads[nr] + HEAD - 4, width, 2);
+    context.fillRect(0, head + HEAD - 4, width, 2);
+    if (!first || !last) return;
+    const [top, bottom] = [first.top, last.top + last.height];
+    // This side's own clock.
+    const own = viewOf(view, origin[nr] ?? 0);
+    const to = linear(own.from, own.to, 0, width);
     for (const place of mine) {
       context.fillStyle = colour("lane");
       context.fillRect(0, place.top, width, place.height);
     }
-    // Where only the overview knows, and after the run.
-    let known = 0;
-    const gaps: [number, number][] = [];
-    for (const part of side.timeline.detail) {
-      if (part.from_ns > known) gaps.push([known, part.from_ns]);
-      known = Math.max(known, part.to_ns);
-    }
-    gaps.push([known, Number.POSITIVE_INFINITY]);
-    for (const [from, to] of gaps) {
-      const [left, right] = [Math.max(0, x(from)), Math.min(width, x(to))];
+    for (const [from, until] of [[Number.NEGATIVE_INFINITY, 0] as [number, number], ...gapsOf(side.timeline)]) {
+      const [left, right] = [Math.max(0, to(from)), Math.min(width, to(until))];
       if (right - left < 1) continue;
       context.fillStyle = unknown;
       context.fillRect(left, top, right - left, bottom - top);
-      const finished = from >= side.timeline.elapsed_ns;
-      const words = finished ? "the run has ended" : "kept in the overview only";
-      if (right - left > 140) {
+      const outside = until <= 0 || from >= side.timeline.elapsed_ns;
+      if (!outside) paintSlices(context, side, mine, left, right, to, colour);
+      if (right - left > 200) {
         context.fillStyle = colour("muted");
-        context.fillText(words, left + 8, top + 12);
+        const words = outside
+          ? until <= 0
+            ? "the run has not begun"
+            : "the run has ended"
+          : `no detail kept here: means of ${format.time(side.timeline.overview.slice_ns)}`;
+        context.fillText(words, left + 8, top + 10);
       }
     }
-    paintStalls(context, side, mine, view, x, colour, hatched);
+    paintStalls(context, side, mine, own, width, colour, hatched);
     for (const place of mine) {
-      painted += paintLane(context, width, side, nr, place, view, x, focus, colour);
+      painted += paintLane(context, width, side, litOn(sides, nr, focus), place, own, to, colour);
     }
-    const stalled = stallsIn(side, view);
+    const { stalls, elapsed_ns } = side.timeline;
     const words =
-      stalled.count === 0
-        ? "no stalls in view"
-        : `${stalled.count} ${stalled.count === 1 ? "stall" : "stalls"} in view: ${format.time(stalled.ns)}`;
-    context.fillStyle = colour(stalled.count === 0 ? "muted" : "stall-ink");
+      stalls.count === 0
+        ? "no stalls in the run"
+        : `whole run: ${stalls.count} ${stalls.count === 1 ? "stall" : "stalls"}, ${format.time(stalls.ns)} (${format.percent(stalls.ns / Math.max(1, elapsed_ns))})`;
+    context.fillStyle = colour(stalls.count === 0 ? "muted" : "stall-ink");
     context.textAlign = "right";
-    context.fillText(words, width - 4, heads[nr] + 9);
+    context.fillText(words, width - 4, head + 9);
     context.textAlign = "left";
-    const difference = side.timeline.first_difference;
-    if (difference != null && difference < side.timeline.calls.start.length) {
-      const px = Math.round(x(side.timeline.calls.start[difference])) + 0.5;
-      if (px >= 0 && px <= width) {
-        context.strokeStyle = colour("ink");
-        context.setLineDash([4, 3]);
-        context.beginPath();
-        context.moveTo(px, heads[nr] + 2);
-        context.lineTo(px, bottom);
-        context.stroke();
-        context.setLineDash([]);
-        context.fillStyle = colour("ink");
-        context.fillText("first difference", Math.min(px + 4, width - 240), heads[nr] + 9);
-      }
+    const marks: [number | undefined, string][] = [
+      [side.timeline.first_difference ?? undefined, "first difference"],
+      [side.timeline.course.onset?.at.row ?? undefined, "slow from here on"],
+    ];
+    for (const [row, name] of marks) {
+      if (row === undefined || row >= side.timeline.calls.start.length) continue;
+      const px = Math.round(to(at(side.timeline.calls.start, row))) + 0.5;
+      if (px < 0 || px > width) continue;
+      context.strokeStyle = colour("ink");
+      context.setLineDash([4, 3]);
+      context.beginPath();
+      context.moveTo(px, head + 2);
+      context.lineTo(px, bottom);
+      context.stroke();
+      context.setLineDash([]);
+      context.fillStyle = colour("ink");
+      context.fillText(name, Math.min(px + 4, width - 300), head + 9);
     }
   });
   return painted;
+}
+
+/** Where only the overview knows: calls begun in each slice, requests at the device, the share of stalls. */
+function paintSlices(
+  context: CanvasRenderingContext2D,
+  side: Side,
+  mine: readonly Place[],
+  left: number,
+  right: number,
+  x: Scale,
+  colour: Colours,
+) {
+  const { overview } = side.timeline;
+  const first = Math.max(0, Math.floor(x.invert(left) / overview.slice_ns));
+  const last = Math.min(overview.calls.length - 1, Math.ceil(x.invert(right) / overview.slice_ns));
+  const most = { calls: 1, device: 1 };
+  for (let i = 0; i < overview.calls.length; i++) {
+    most.calls = Math.max(most.calls, at(overview.calls, i));
+    most.device = Math.max(most.device, at(overview.depth_max, i));
+  }
+  for (const place of mine) {
+    if (place.lane !== "calls" && place.lane !== "device") continue;
+    const of = place.lane;
+    let until = Number.NEGATIVE_INFINITY;
+    for (let i = first; i <= last; i++) {
+      const from = Math.max(left, x(i * overview.slice_ns));
+      const to = Math.min(right, x((i + 1) * overview.slice_ns));
+      // Slices on the same pixel: the first one stands for them.
+      if (to <= until) continue;
+      until = Math.max(to, from + 1);
+      const bar = (share: number, alpha: number) => {
+        context.globalAlpha = alpha;
+        context.fillRect(
+          from,
+          place.top + place.height * (1 - share),
+          Math.max(0.8, until - from),
+          place.height * share,
+        );
+      };
+      context.fillStyle = colour(of === "calls" ? "call-mean" : "device");
+      if (of === "calls") bar(at(overview.calls, i) / most.calls, 0.55);
+      else {
+        bar(at(overview.depth_max, i) / most.device, 0.3);
+        bar(at(overview.depth_min, i) / most.device, 0.6);
+        context.fillStyle = colour("stall");
+        bar(at(overview.starved, i), 1);
+      }
+    }
+    context.globalAlpha = 1;
+  }
 }
 
 /** Stalls that reach into a view, and their time within it. */
@@ -161,35 +241,62 @@ export function stallsIn(side: Side, view: View): { count: number; ns: number } 
   return { count, ns };
 }
 
-/** The device idle while requests are held: through plug, queue and device, and never thinner than 2 px. */
-function paintStalls(
+/** Narrower stalls are painted as a share of the pixel's column, px. */
+const NARROW = 2;
+
+/** Share of each of `width` pixels that intervals thinner than [`NARROW`] cover; wider ones are given to `wide`. */
+export function shares(
+  stalls: readonly (readonly [number, number])[],
+  view: View,
+  width: number,
+  wide: (start: number, end: number) => void,
+): Float64Array {
+  const x = linear(view.from, view.to, 0, width);
+  const covered = new Float64Array(Math.max(1, Math.ceil(width)));
+  for (const [start, end] of stalls) {
+    if (end < view.from || start > view.to) continue;
+    const [left, right] = [Math.max(0, x(start)), Math.min(width, x(end))];
+    if (x(end) - x(start) >= NARROW) {
+      wide(start, end);
+      continue;
+    }
+    for (let px = Math.floor(left); px < Math.min(right, covered.length); px++) {
+      covered[px] = at(covered, px) + Math.max(0, Math.min(right, px + 1) - Math.max(left, px));
+    }
+  }
+  return covered;
+}
+
+/** The device idle while requests are held: through plug, queue and device, true to width. */
+export function paintStalls(
   context: CanvasRenderingContext2D,
   side: Side,
   mine: readonly Place[],
   view: View,
-  x: (at: number) => number,
+  width: number,
   colour: Colours,
   hatched: CanvasPattern | string,
 ) {
-  const from = mine.find((place) => place.lane === "plug");
+  const from = mine.find((place) => ["plug", "queue", "device"].includes(place.lane));
   const to = mine.find((place) => place.lane === "device");
   if (!from || !to) return;
-  let last = -1;
-  for (const [start, end] of side.stalls) {
-    if (end < view.from || start > view.to) continue;
-    const left = x(start);
-    const width = Math.max(2, x(end) - left);
-    if (left + width <= last) continue;
-    last = left + width;
+  const x = linear(view.from, view.to, 0, width);
+  const [top, bottom] = [from.top, to.top + to.height];
+  const covered = shares(side.stalls, view, width, (start, end) => {
+    const [left, wide] = [x(start), x(end) - x(start)];
     context.fillStyle = colour("stall-soft");
-    context.fillRect(left, from.top, width, to.top + to.height - from.top);
+    context.fillRect(left, top, wide, bottom - top);
     context.fillStyle = hatched;
-    context.fillRect(left, from.top, width, to.top + to.height - from.top);
+    context.fillRect(left, top, wide, bottom - top);
     context.fillStyle = colour("stall");
-    context.fillRect(left, to.top + to.height - 4, width, 4);
-    if (width > 72)
-      label(context, `stall ${format.time(end - start)}`, left, width, to.top + to.height / 2, colour("stall-ink"));
-  }
+    context.fillRect(left, bottom - 4, wide, 4);
+    if (wide > 72)
+      label(context, `stall ${format.time(end - start)}`, left, wide, to.top + to.height / 2, colour("stall-ink"));
+  });
+  context.fillStyle = colour("stall");
+  covered.forEach((share, px) => {
+    if (share > 0) context.fillRect(px, bottom - share * (bottom - top), 1, share * (bottom - top));
+  });
 }
 
 function label(
@@ -207,34 +314,46 @@ function label(
   context.fillText(text, from + 3, middle);
 }
 
+/** The call of a side that lights up: the one in focus, or the one that it is set against: typical calls against each
+ *  other, others by number. */
+export function litOn(sides: readonly Side[], nr: number, focus: Focus | null): number | null {
+  if (!focus) return null;
+  if (focus.side === nr) return focus.call;
+  const [mine, other] = [at(sides, nr), at(sides, focus.side)];
+  const { typical } = other.timeline.course;
+  const row =
+    typical?.row === focus.call
+      ? (mine.timeline.course.typical?.row ?? -1)
+      : rowOf(mine, at(other.timeline.calls.nr, focus.call));
+  return row < 0 ? null : row;
+}
+
 function paintLane(
   context: CanvasRenderingContext2D,
   width: number,
   side: Side,
-  nr: number,
+  lit: number | null,
   place: Place,
   view: View,
-  x: (at: number) => number,
-  focus: Focus | null,
+  x: Scale,
   colour: Colours,
 ): number {
   const of = side.lanes[place.lane];
   const [first, last] = inView(of.start, of.maxEnd, view);
+  if (of.depth) return paintDepth(context, width, side, lit, place, view, x, colour);
   const step = place.height / of.rows;
   const point = place.lane === "pages";
-  const lit = focus && focus.side === nr ? focus.call : null;
-  const echo = focus && focus.side !== nr ? focus.call : null;
   const until = new Float64Array(of.rows).fill(Number.NEGATIVE_INFINITY);
   const kind = new Array<string>(of.rows).fill("");
   let painted = 0;
   const strong: number[] = [];
   const one = (k: number, alpha: number, always: boolean) => {
-    const left = Math.max(x(of.start[k]), -2);
-    const right = Math.min(Math.max(x(of.end[k]), left + (point ? 2 : 1)), width + 2);
-    const row = of.row[k];
-    const item = looks(side, place.lane, of.id[k], colour);
+    const left = Math.max(x(at(of.start, k)), -2);
+    const right = Math.min(Math.max(x(at(of.end, k)), left + (point ? 2 : 1)), width + 2);
+    const row = at(of.row, k);
+    const item = looks(side, place.lane, at(of.id, k), colour);
     // The same pixels in the same colour again: nothing to see.
-    if (!always && right <= until[row] + 0.5 && kind[row] === item.fill) return;
+    if (!always && right <= at(until, row) + 0.5 && kind[row] === item.fill) return;
     until[row] = right;
     kind[row] = item.fill;
     const top = place.top + row * step + 1;
@@ -244,8 +363,9 @@ function paintLane(
     // A pixel between neighbours, where there is room for it.
     const wide = right - left > 4 ? right - left - 1 : right - left;
     context.fillRect(left, top, wide, tall);
-    if (place.lane === "windows") paintWindow(context, side, of.id[k], left, wide, top, tall, colour);
-    else if (item.text && wide > 26 && tall >= 11) label(context, item.text, left, wide, top + tall / 2, colour("on"));
+    if (place.lane === "windows") paintWindow(context, side, at(of.id, k), left, wide, top, tall, colour);
+    else if (item.text && wide > 26 && tall >= 11)
+      label(context, item.text, left, wide, top + tall / 2, inkOn(item.fill));
     context.globalAlpha = 1;
     if (always && point) {
       context.fillRect(left - 1, top - 1, wide + 2, tall + 2);
@@ -258,12 +378,99 @@ function paintLane(
     painted++;
   };
   for (let k = first; k < last; k++) {
-    if (of.end[k] < view.from) continue;
-    if ((lit !== null && of.call[k] === lit) || (echo !== null && place.lane === "calls" && of.id[k] === echo))
-      strong.push(k);
+    if (at(of.end, k) < view.from) continue;
+    if (lit !== null && of.call[k] === lit) strong.push(k);
     else one(k, lit !== null ? 0.3 : 1, false);
   }
   for (const k of strong) one(k, 1, true);
+  return painted;
+}
+
+/** How many are in progress, as stacked steps; items of the call in focus as bars on them. */
+function paintDepth(
+  context: CanvasRenderingContext2D,
+  width: number,
+  side: Side,
+  lit: number | null,
+  place: Place,
+  view: View,
+  x: Scale,
+  colour: Colours,
+): number {
+  const of = side.lanes[place.lane];
+  const { depth } = of;
+  if (!depth) return 0;
+  const inks: Record<LaneName, [string, string]> = {
+    calls: ["read", "write"],
+    pages: ["hit", "miss"],
+    windows: ["window", "window-soft"],
+    plug: ["plug", "plug"],
+    queue: ["queue", "queue-write"],
+    device: ["read", "write"],
+  };
+  const [first, second] = inks[place.lane];
+  const tall = place.height - 2;
+  const bottom = place.top + place.height - 1;
+  let painted = 0;
+  // The largest depth on each pixel.
+  let [px, low, high] = [-1, 0, 0];
+  const flush = (until: number) => {
+    if (high > 0) {
+      const [one, all] = [(low / depth.most) * tall, (high / depth.most) * tall];
+      context.fillStyle = colour(first);
+      context.fillRect(px, bottom - one, Math.max(1, until - px), one);
+      context.fillStyle = colour(second);
+      context.fillRect(px, bottom - all, Math.max(1, until - px), all - one);
+      painted++;
+    }
+  };
+  context.globalAlpha = lit === null ? 1 : 0.45;
+  const from = Math.max(0, lowerBound(depth.at, view.from) - 1);
+  for (let k = from; k < depth.at.length && at(depth.at, k) <= view.to; k++) {
+    const left = Math.max(0, Math.floor(x(at(depth.at, k))));
+    const [reads, all] = [at(depth.first, k), at(depth.first, k) + at(depth.second, k)];
+    if (left > px) {
+      flush(left);
+      [px, low, high] = [left, reads, all];
+    } else if (all > high) [low, high] = [reads, all];
+    // What a pixel ends with is what the next ones have.
+    const next = k + 1 < depth.at.length ? Math.floor(x(at(depth.at, k + 1))) : left + 1;
+    if (next > left + 1) {
+      flush(left + 1);
+      [px, low, high] = [left + 1, reads, all];
+    }
+  }
+  flush(Math.min(width, px + 1));
+  context.globalAlpha = 1;
+  context.fillStyle = colour("ink");
+  const what = place.lane === "calls" ? `${side.threads} threads, ` : "";
+  const words = `${what}up to ${depth.most} at once`;
+  context.strokeStyle = colour("lane");
+  context.lineWidth = 4;
+  context.strokeText(words, 4, place.top + 9);
+  context.lineWidth = 1;
+  context.fillText(words, 4, place.top + 9);
+  if (lit === null) return painted;
+  const items = side.ofCall(lit)[place.lane];
+  const each = Math.max(3, Math.min(8, tall / Math.max(1, items.length)));
+  const { requests, calls } = side.timeline;
+  const inserted = (id: number) => (at(requests.i, id) >= 0 ? at(requests.i, id) : at(requests.g, id));
+  items.slice(0, 40).forEach((id, k) => {
+    const [start, end] =
+      place.lane === "calls"
+        ? [at(calls.start, id), at(calls.end, id)]
+        : place.lane === "queue"
+          ? [inserted(id), at(requests.d, id)]
+          : [at(requests.d, id), at(requests.c, id)];
+    context.fillStyle = colour("ink");
+    context.fillRect(
+      x(start),
+      place.top + 1 + ((k * each) % tall),
+      Math.max(2, x(end) - x(start)),
+      Math.max(2, each - 1),
+    );
+    painted++;
+  });
   return painted;
 }
 
@@ -274,11 +481,11 @@ function looks(side: Side, lane: LaneName, id: number, colour: Colours): Item {
       const op = calls.op[id];
       return {
         fill: colour(op === 0 ? "read" : op === 1 ? "write" : "sync"),
-        text: op < 2 ? format.size(calls.bytes[id]) : "sync",
+        text: op === 2 || op === 3 ? "sync" : format.size(calls.bytes[id]),
       };
     }
     case "pages":
-      return { fill: colour(["added", "hit", "miss", "removed"][pages.kind[id]] ?? "muted") };
+      return { fill: colour(["added", "hit", "miss", "removed"][at(pages.kind, id)] ?? "muted") };
     case "windows":
       return { fill: colour("window") };
     case "plug":
@@ -288,7 +495,7 @@ function looks(side: Side, lane: LaneName, id: number, colour: Colours): Item {
     case "device":
       return {
         fill: colour(requests.dir[id] === 0 ? "read" : "write"),
-        text: format.size(requests.sectors[id] * 512),
+        text: format.size(at(requests.sectors, id) * 512),
       };
   }
 }
@@ -305,22 +512,22 @@ function paintWindow(
   colour: Colours,
 ) {
   const { windows } = side.timeline;
-  const nr = Math.max(1, windows.nr[id]);
+  const nr = Math.max(1, at(windows.nr, id));
   if (width < 3) return;
   const fate = Math.min(4, tall / 3);
-  let at = left;
+  let edge = left;
   for (const [pages, ink] of [
-    [windows.used[id], "hit"],
-    [windows.unused[id], "waste"],
-    [windows.thrashed[id], "removed"],
+    [at(windows.used, id), "hit"],
+    [at(windows.unused, id), "waste"],
+    [at(windows.thrashed, id), "removed"],
   ] as const) {
     const part = (Math.min(pages, nr) / nr) * width;
     context.fillStyle = colour(ink);
-    context.fillRect(at, top + tall - fate, part, fate);
-    at += part;
+    context.fillRect(edge, top + tall - fate, part, fate);
+    edge += part;
   }
-  if (windows.marker[id] >= windows.first[id] && width > 8) {
-    const px = left + ((windows.marker[id] - windows.first[id]) / nr) * width;
+  if (at(windows.marker, id) >= at(windows.first, id) && width > 8) {
+    const px = left + ((at(windows.marker, id) - at(windows.first, id)) / nr) * width;
     context.fillStyle = colour("ink");
     context.beginPath();
     context.moveTo(px, top);
@@ -330,7 +537,14 @@ function paintWindow(
     context.fillRect(px - 0.5, top, 1, tall - fate);
   }
   if (tall >= 13)
-    label(context, `${windows.first[id]} +${windows.nr[id]}`, left, width, top + (tall - fate) / 2 + 1, colour("on"));
+    label(
+      context,
+      `${at(windows.first, id)} +${at(windows.nr, id)}`,
+      left,
+      width,
+      top + (tall - fate) / 2 + 1,
+      inkOn(colour("window")),
+    );
 }
 
 /** The whole run: requests at the device, starved slices in red, the detailed parts, the view. */
@@ -339,11 +553,12 @@ export function paintOverview(
   width: number,
   height: number,
   sides: readonly Side[],
-  whole: View,
   view: View,
+  origin: readonly number[],
   colour: Colours,
 ) {
-  const x = linear(whole.from, whole.to, 0, width);
+  const longest = Math.max(1, ...sides.map((side) => side.timeline.elapsed_ns));
+  const x = linear(0, longest, 0, width);
   const each = height / sides.length;
   sides.forEach((side, nr) => {
     const { overview, detail } = side.timeline;
@@ -355,31 +570,46 @@ export function paintOverview(
     for (let i = 0; i < overview.depth_max.length; i++) {
       const left = x(i * overview.slice_ns);
       const wide = Math.max(0.75, x((i + 1) * overview.slice_ns) - left + 0.25);
-      const up = (overview.depth_max[i] / deepest) * (tall - 4);
+      const up = (at(overview.depth_max, i) / deepest) * (tall - 4);
       context.fillStyle = colour(nr === 0 ? "a" : "b");
       context.globalAlpha = 0.75;
       context.fillRect(left, top + tall - up, wide, up);
       context.globalAlpha = 1;
-      if (overview.starved[i] > 0) {
-        const down = Math.max(2, overview.starved[i] * tall);
-        context.fillStyle = colour("stall");
-        context.fillRect(left, top, wide, down);
-      }
     }
+    paintStarved(context, side, top, tall, x, colour);
     context.strokeStyle = colour("muted");
     for (const part of detail) {
       const left = x(part.from_ns);
       context.strokeRect(left + 0.5, top + 0.5, Math.max(2, x(part.to_ns) - left - 1), tall - 1);
     }
+    // The view, on this side's clock.
+    const own = viewOf(view, origin[nr] ?? 0);
+    const left = x(own.from);
+    const wide = Math.max(3, x(own.to) - left);
+    context.fillStyle = colour("brush");
+    context.fillRect(left, nr * each, wide, each);
+    context.strokeStyle = colour("ink");
+    context.lineWidth = 2;
+    context.strokeRect(left, nr * each + 1, wide, each - 2);
+    context.lineWidth = 1;
   });
-  const left = x(view.from);
-  const wide = Math.max(3, x(view.to) - left);
-  context.fillStyle = colour("brush");
-  context.fillRect(left, 0, wide, height);
-  context.strokeStyle = colour("ink");
-  context.lineWidth = 2;
-  context.strokeRect(left, 1, wide, height - 2);
-  context.lineWidth = 1;
+}
+
+/** The starved share of each slice, from above; as tall as it is. */
+export function paintStarved(
+  context: CanvasRenderingContext2D,
+  side: Side,
+  top: number,
+  tall: number,
+  x: Scale,
+  colour: Colours,
+) {
+  const { overview } = side.timeline;
+  context.fillStyle = colour("stall");
+  for (let i = 0; i < overview.starved.length; i++) {
+    const [left, right] = [x(i * overview.slice_ns), x((i + 1) * overview.slice_ns)];
+    if (at(overview.starved, i) > 0) context.fillRect(left, top, right - left, at(overview.starved, i) * tall);
+  }
 }
 
 /** LBA of requests at the device over the clock; a line between one and the next is a seek. */
@@ -404,25 +634,21 @@ export function paintDisk(
   context.strokeStyle = colour("muted");
   context.globalAlpha = 0.5;
   context.beginPath();
+  const end = (id: number) => at(sector, id) + at(sectors, id);
   for (let k = Math.max(first, 1); k < last; k++) {
-    const before = of.id[k - 1];
-    const id = of.id[k];
-    if (sector[id] === sector[before] + sectors[before]) continue;
-    context.moveTo(x(of.start[k - 1]), y(sector[before] + sectors[before]));
-    context.lineTo(x(of.start[k]), y(sector[id]));
+    const [before, id] = [at(of.id, k - 1), at(of.id, k)];
+    if (at(sector, id) === end(before)) continue;
+    context.moveTo(x(at(of.start, k - 1)), y(end(before)));
+    context.lineTo(x(at(of.start, k)), y(at(sector, id)));
   }
   context.stroke();
   context.globalAlpha = 1;
   for (let k = first; k < last; k++) {
-    const id = of.id[k];
+    const id = at(of.id, k);
     const lit = focus?.side === nr && of.call[k] === focus.call;
-    context.fillStyle = lit ? colour("ink") : colour(dir[id] === 0 ? "read" : "write");
-    const top = y(sector[id] + sectors[id]);
-    context.fillRect(
-      x(of.start[k]),
-      top - 1,
-      Math.max(2, x(of.end[k]) - x(of.start[k])),
-      Math.max(lit ? 4 : 2.5, y(sector[id]) - top),
-    );
+    context.fillStyle = lit ? colour("ink") : colour(at(dir, id) === 0 ? "read" : "write");
+    const top = y(end(id));
+    const wide = Math.max(2, x(at(of.end, k)) - x(at(of.start, k)));
+    context.fillRect(x(at(of.start, k)), top - 1, wide, Math.max(lit ? 4 : 2.5, y(at(sector, id)) - top));
   }
 }

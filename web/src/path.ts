@@ -1,5 +1,6 @@
 // Paths of SVG for steps, lines and bands. Points of a band or line that do not exist (null) are left out.
 
+import { at } from "./data.ts";
 import type { Scale } from "./scale.ts";
 
 const n = (value: number) => String(Math.round(value * 10) / 10);
@@ -7,8 +8,8 @@ const n = (value: number) => String(Math.round(value * 10) / 10);
 /** A distribution function: flat until the next point, then up. It begins at zero. */
 export function stepPath(xs: readonly number[], ys: readonly number[], x: Scale, y: Scale, end?: number): string {
   if (xs.length === 0) return "";
-  let path = `M${n(x(xs[0]))} ${n(y(0))}`;
-  for (let i = 0; i < xs.length; i++) path += `H${n(x(xs[i]))}V${n(y(ys[i]))}`;
+  let path = `M${n(x(at(xs, 0)))} ${n(y(0))}`;
+  for (let i = 0; i < xs.length; i++) path += `H${n(x(at(xs, i)))}V${n(y(at(ys, i)))}`;
   return end === undefined ? path : `${path}H${n(x(end))}`;
 }
 
@@ -22,12 +23,12 @@ export function stepBand(
   end?: number,
 ): string {
   if (xs.length === 0) return "";
-  let path = `M${n(x(xs[0]))} ${n(y(high[0]))}`;
-  for (let i = 1; i < xs.length; i++) path += `H${n(x(xs[i]))}V${n(y(high[i]))}`;
+  let path = `M${n(x(at(xs, 0)))} ${n(y(at(high, 0)))}`;
+  for (let i = 1; i < xs.length; i++) path += `H${n(x(at(xs, i)))}V${n(y(at(high, i)))}`;
   if (end !== undefined) path += `H${n(x(end))}`;
-  path += `V${n(y(low[low.length - 1]))}`;
-  for (let i = xs.length - 1; i > 0; i--) path += `H${n(x(xs[i]))}V${n(y(low[i - 1]))}`;
-  return `${path}H${n(x(xs[0]))}Z`;
+  path += `V${n(y(at(low, low.length - 1)))}`;
+  for (let i = xs.length - 1; i > 0; i--) path += `H${n(x(at(xs, i)))}V${n(y(at(low, i - 1)))}`;
+  return `${path}H${n(x(at(xs, 0)))}Z`;
 }
 
 export function linePath(xs: readonly number[], ys: readonly (number | null)[], x: Scale, y: Scale): string {
@@ -39,7 +40,7 @@ export function linePath(xs: readonly number[], ys: readonly (number | null)[], 
       pen = false;
       continue;
     }
-    path += `${pen ? "L" : "M"}${n(x(xs[i]))} ${n(y(value))}`;
+    path += `${pen ? "L" : "M"}${n(x(at(xs, i)))} ${n(y(value))}`;
     pen = true;
   }
   return path;
@@ -52,9 +53,9 @@ export function bandPath(
   x: Scale,
   y: Scale,
 ): string {
-  const at = xs.map((_, i) => i).filter((i) => low[i] != null && high[i] != null);
-  if (at.length === 0) return "";
-  const up = at.map((i) => `${n(x(xs[i]))} ${n(y(high[i] as number))}`);
-  const down = at.reverse().map((i) => `${n(x(xs[i]))} ${n(y(low[i] as number))}`);
+  const known = xs.map((_, i) => i).filter((i) => low[i] != null && high[i] != null);
+  if (known.length === 0) return "";
+  const up = known.map((i) => `${n(x(at(xs, i)))} ${n(y(high[i] as number))}`);
+  const down = known.reverse().map((i) => `${n(x(at(xs, i)))} ${n(y(low[i] as number))}`);
   return `M${[...up, ...down].join("L")}Z`;
 }

@@ -46,7 +46,7 @@ export function Reproduce({ report, json }: { report: Report; json: string }) {
         <Table
           id="facts"
           caption="Facts of the runs; ≠ marks differences"
-          columns={["fact", ...report.sides.map((_, nr) => "AB"[nr])]}
+          columns={["fact", ...report.sides.map((_, nr) => "AB".charAt(nr))]}
           rows={() =>
             keys.map((key) => [
               {

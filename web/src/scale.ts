@@ -1,5 +1,8 @@
 // Scales, ticks, the view over a common clock, and searches in sorted columns. Pure functions.
 
+import { scaleLinear, scaleLog } from "d3-scale";
+import { at } from "./data.ts";
+
 /** A part of the clock, in ns. */
 export interface View {
   from: number;
@@ -12,50 +15,50 @@ export interface Scale {
 }
 
 export function linear(from: number, to: number, low: number, high: number): Scale {
-  const span = to - from || 1;
-  const scale = ((value: number) => low + ((value - from) / span) * (high - low)) as Scale;
-  scale.invert = (pixel: number) => from + ((pixel - low) / (high - low || 1)) * span;
-  return scale;
+  return scaleLinear([from, to === from ? from + 1 : to], [low, high]);
 }
 
 export function logarithmic(from: number, to: number, low: number, high: number): Scale {
   const first = Math.max(from, Number.MIN_VALUE);
-  const inner = linear(Math.log(first), Math.log(Math.max(to, first * 1.0001)), low, high);
-  const scale = ((value: number) => inner(Math.log(Math.max(value, first)))) as Scale;
-  scale.invert = (pixel: number) => Math.exp(inner.invert(pixel));
+  const inner = scaleLog([first, Math.max(to, first * 1.0001)], [low, high]);
+  // What is below the axis is at its end.
+  const scale = ((value: number) => inner(Math.max(value, first))) as Scale;
+  scale.invert = inner.invert;
   return scale;
 }
 
 /** Round values between two: 1, 2 or 5 times a power of ten apart, about `count` of them. */
 export function ticks(from: number, to: number, count: number): number[] {
-  const span = to - from;
-  if (!(span > 0) || !Number.isFinite(span)) return [from];
-  const raw = span / Math.max(1, count);
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((of) => of * power).find((of) => of >= raw * 0.999) ?? 10 * power;
-  const values: number[] = [];
-  for (let k = Math.ceil(from / step - 1e-9); k * step <= to + step * 1e-9 && values.length < 200; k++) {
-    // Not -0, and no digits that adding made.
-    values.push(Number((k * step).toPrecision(12)) + 0);
-  }
-  return values;
+  if (!(to > from) || !Number.isFinite(to - from)) return [from];
+  return scaleLinear([from, to], [0, 1]).ticks(count);
 }
 
-/** Powers of ten between two, with 2 and 5 times them if they are few; round values if even those are. */
-export function logTicks(from: number, to: number): number[] {
+/** Digits of ticks of a logarithmic axis, the roundest first. */
+const DIGITS = [[1], [5], [2], [3, 7], [1.5, 4, 6, 8], [2.5, 9, 1.2, 1.8, 3.5, 4.5]] as const;
+
+/** Round values between two for a logarithmic axis, in order: the roundest that fit. `fits` says whether a label at a
+ *  value has room beside those at the others. Where no round digit lies between, values evenly apart. */
+export function logTicks(
+  from: number,
+  to: number,
+  most: number,
+  fits: (value: number, others: readonly number[]) => boolean = () => true,
+): number[] {
   if (!(from > 0) || !(to > from)) return [from];
-  const decades = Math.log10(to / from);
-  const steps = decades <= 2 ? [1, 2, 5] : [1];
-  const skip = Math.max(1, Math.ceil(decades / 8));
   const values: number[] = [];
-  const first = Math.floor(Math.log10(from));
-  for (let power = first; power <= Math.log10(to); power += skip) {
-    for (const step of steps) {
-      const value = Number(`${step}e${power}`);
-      if (value >= from * 0.999 && value <= to * 1.001) values.push(value);
+  const add = (value: number) => {
+    if (value >= from && value <= to && !values.includes(value) && fits(value, values)) values.push(value);
+  };
+  const [first, last] = [Math.floor(Math.log10(from)), Math.ceil(Math.log10(to))];
+  const skip = Math.max(1, Math.ceil((last - first) / most));
+  for (const digits of DIGITS) {
+    if (values.length >= Math.min(4, most)) break;
+    for (let power = first; power <= last; power += skip) {
+      for (const digit of digits) if (values.length < most) add(Number(`${digit}e${power}`));
     }
   }
-  return values.length > 2 ? values : ticks(from, to, 4);
+  if (values.length < 2) for (const value of ticks(from, to, 4)) add(value);
+  return values.sort((x, y) => x - y);
 }
 
 /** First index whose value is not less. */
@@ -64,7 +67,7 @@ export function lowerBound(sorted: ArrayLike<number>, value: number): number {
   let high = sorted.length;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if (sorted[middle] < value) low = middle + 1;
+    if (at(sorted, middle) < value) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -75,7 +78,7 @@ export function runningMax(values: ArrayLike<number>): Float64Array {
   const max = new Float64Array(values.length);
   let largest = Number.NEGATIVE_INFINITY;
   for (let i = 0; i < values.length; i++) {
-    if (values[i] > largest) largest = values[i];
+    if (at(values, i) > largest) largest = at(values, i);
     max[i] = largest;
   }
   return max;
@@ -92,8 +95,8 @@ export function inView(start: ArrayLike<number>, maxEnd: ArrayLike<number>, view
 export function zoomed(view: View, factor: number, around: number, whole: View, least: number): View {
   const span = view.to - view.from;
   const next = Math.min(Math.max(span * factor, Math.min(least, whole.to - whole.from)), whole.to - whole.from);
-  const at = span > 0 ? (around - view.from) / span : 0.5;
-  return clamped({ from: around - at * next, to: around + (1 - at) * next }, whole);
+  const share = span > 0 ? (around - view.from) / span : 0.5;
+  return clamped({ from: around - share * next, to: around + (1 - share) * next }, whole);
 }
 
 export function panned(view: View, by: number, whole: View): View {
@@ -116,7 +119,7 @@ export function rows(
   const free: number[] = [];
   const row = new Uint8Array(start.length);
   for (let i = 0; i < start.length; i++) {
-    let chosen = free.findIndex((until) => until <= start[i]);
+    let chosen = free.findIndex((until) => until <= at(start, i));
     if (chosen < 0) {
       if (free.length < most) {
         chosen = free.length;
@@ -125,7 +128,7 @@ export function rows(
         chosen = free.indexOf(Math.min(...free));
       }
     }
-    free[chosen] = Math.max(free[chosen], end[i]);
+    free[chosen] = Math.max(at(free, chosen), at(end, i));
     row[i] = chosen;
   }
   return { row, used: Math.max(1, free.length) };
@@ -148,13 +151,44 @@ export function minus(of: readonly [number, number][], less: readonly [number, n
   const out: [number, number][] = [];
   let k = 0;
   for (const [from, to] of of) {
-    let at = from;
-    while (k < less.length && less[k][1] <= at) k++;
-    for (let j = k; j < less.length && less[j][0] < to; j++) {
-      if (less[j][0] > at) out.push([at, less[j][0]]);
-      at = Math.max(at, less[j][1]);
+    let now = from;
+    while (k < less.length && at(less, k)[1] <= now) k++;
+    for (let j = k; j < less.length && at(less, j)[0] < to; j++) {
+      const [start, end] = at(less, j);
+      if (start > now) out.push([now, start]);
+      now = Math.max(now, end);
     }
-    if (at < to) out.push([at, to]);
+    if (now < to) out.push([now, to]);
   }
+  return out;
+}
+
+/** How many intervals are in progress, as steps: from each time on, the number of each of two kinds. */
+export interface Steps {
+  at: Float64Array;
+  first: Uint16Array;
+  second: Uint16Array;
+  most: number;
+}
+
+/** Steps of intervals that need not be sorted; `second` says which are of the second kind. */
+export function steps(start: ArrayLike<number>, end: ArrayLike<number>, second: (i: number) => boolean): Steps {
+  const changes: { when: number; by: number; kind: number }[] = [];
+  for (let i = 0; i < start.length; i++) {
+    if (at(end, i) <= at(start, i)) continue;
+    const kind = second(i) ? 1 : 0;
+    changes.push({ when: at(start, i), by: 1, kind }, { when: at(end, i), by: -1, kind });
+  }
+  // What ends makes room for what begins at the same time.
+  changes.sort((x, y) => x.when - y.when || x.by - y.by);
+  const n = changes.length;
+  const out = { at: new Float64Array(n), first: new Uint16Array(n), second: new Uint16Array(n), most: 0 };
+  const now: [number, number] = [0, 0];
+  changes.forEach(({ when, by, kind }, k) => {
+    now[kind as 0 | 1] += by;
+    out.at[k] = when;
+    [out.first[k], out.second[k]] = now;
+    out.most = Math.max(out.most, now[0] + now[1]);
+  });
   return out;
 }

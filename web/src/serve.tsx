@@ -44,11 +44,7 @@ export function Served({ show }: { show: (unpacked: Unpacked) => void }) {
         .then((json) => {
           const found = (JSON.parse(json) as { sets: RunSet[] }).sets;
           setSets(found);
-          choose((now) =>
-            now[0] || found.length === 0
-              ? now
-              : [found[found.length > 1 ? 1 : 0].id, found.length > 1 ? found[0].id : ""],
-          );
+          choose((now) => (now[0] || !found[0] ? now : found[1] ? [found[1].id, found[0].id] : [found[0].id, ""]));
         })
         .catch((error: unknown) => tell(String(error)));
     void list();
@@ -70,16 +66,28 @@ export function Served({ show }: { show: (unpacked: Unpacked) => void }) {
       window.clearInterval(timer);
     };
   }, []);
-  const load = () => {
+  const load = ([a, b]: readonly [string, string]) => {
     tell("Loading.");
-    const b = chosen[1] ? `&b=${encodeURIComponent(chosen[1])}` : "";
-    ask(`report?a=${encodeURIComponent(chosen[0])}${b}`)
+    ask(`report?a=${encodeURIComponent(a)}${b ? `&b=${encodeURIComponent(b)}` : ""}`)
       .then((json) => {
+        // The choice stands in the address, so that loading the page again shows it again.
+        const url = new URL(location.href);
+        url.searchParams.set("a", a);
+        if (b) url.searchParams.set("b", b);
+        else url.searchParams.delete("b");
+        history.replaceState(null, "", url);
         show(checked(json));
         tell("");
       })
       .catch((error: unknown) => tell(String(error)));
   };
+  useEffect(() => {
+    const asked = new URLSearchParams(location.search);
+    const again: [string, string] = [asked.get("a") ?? "", asked.get("b") ?? ""];
+    if (!again[0]) return;
+    choose(again);
+    load(again);
+  }, []);
   const select = (side: 0 | 1, label: string) => (
     <label>
       {label}{" "}
@@ -105,7 +113,7 @@ export function Served({ show }: { show: (unpacked: Unpacked) => void }) {
       aria-label="Runs in the store"
       onSubmit={(event) => {
         event.preventDefault();
-        load();
+        load(chosen);
       }}
     >
       {select(0, "A, the base")} {select(1, "B, the candidate")}{" "}

@@ -1,6 +1,7 @@
 // State that several parts of the page share: the view of the clock, the call in focus, the colours. A value with listeners.
 
 import { useEffect, useState } from "preact/hooks";
+import type { Aligned } from "./align.ts";
 import type { View } from "./scale.ts";
 
 export interface Value<T> {
@@ -54,6 +55,8 @@ export interface Focus {
 
 export interface Shared {
   view: Value<View>;
+  /** Where zero is on each side's clock. */
+  align: Value<Aligned>;
   focus: Value<Focus | null>;
   /** Counts changes of the colour scheme, so that canvases draw again. */
   scheme: Value<number>;
@@ -61,6 +64,7 @@ export interface Shared {
 
 export const shared: Shared = {
   view: value<View>({ from: 0, to: 1 }),
+  align: value<Aligned>({ by: "clock", origin: [0, 0], note: "" }),
   focus: value<Focus | null>(null),
   scheme: value(0),
 };

@@ -1,10 +1,13 @@
-// The timeline: swim lanes of both sides over one clock, the overview that moves it, and the list of what a call led to.
+// The timeline: swim lanes of both sides over aligned clocks, the overview that moves them, and the list of what a call led
+// to. Its first view is the typical call of each side, each from its own zero.
 
 import { useMemo, useRef, useState } from "preact/hooks";
+import { ALIGNS, type Align, aligned, found, rowOf, typicalRows, viewOf, wholeOf } from "./align.ts";
 import { Canvas, colour } from "./canvas.tsx";
-import type { Report } from "./data.ts";
+import { startOf } from "./course.tsx";
+import { at, type Report } from "./data.ts";
 import * as format from "./format.ts";
-import { DIRS, hit, LANE_NAMES, LANE_TITLES, type LaneName, OPS, PAGE_KINDS, type Side } from "./lanes.ts";
+import { DIRS, firstView, hit, LANE_NAMES, LANE_TITLES, type LaneName, OPS, PAGE_KINDS, type Side } from "./lanes.ts";
 import { HEAD, layout, paintOverview, paintTimeline, stallsIn } from "./paint.ts";
 import { Legend, Letter, Numbers, Section, Text } from "./parts.tsx";
 import { clamped, linear, panned, union, type View, zoomed } from "./scale.ts";
@@ -15,82 +18,126 @@ const LEAST = 500;
 export function Timeline({
   report,
   sides,
-  whole,
   first,
+  unfold,
+  unfolded,
 }: {
   report: Report;
   sides: readonly Side[];
-  whole: View;
-  first: View;
+  /** The first view, and its alignment. */
+  first: { view: View; by: Align };
+  /** Gives each thread a row, or not. */
+  unfold: (each: boolean) => void;
+  unfolded: boolean;
 }) {
   const [tip, setTip] = useState<{ x: number; y: number; text: string } | null>(null);
   const box = useRef<HTMLDivElement>(null);
-  const drag = useRef<{ x: number; view: View; moved: boolean } | null>(null);
-  const plan = useMemo(() => layout(sides.length), [sides]);
-  const { view, focus } = shared;
-  const show = (next: View) => view.set(clamped(next, whole));
+  const drag = useRef<{ x: number; view: View; moved: boolean; range: number | null } | null>(null);
+  const [range, setRange] = useState<[number, number] | null>(null);
+  const fingers = useRef(new Map<number, number>());
+  const pinch = useRef<[number, number] | null>(null);
+  const plan = useMemo(() => layout(sides), [sides]);
+  const { view, focus, align } = shared;
+  const now = useValue(align);
+  const origin = (side: number) => align.get().origin[side] ?? 0;
+  const own = (side: number) => viewOf(view.get(), origin(side));
+  const whole = () => wholeOf(report, align.get().origin);
+  const show = (next: View) => view.set(clamped(next, whole()));
+  const slow = slowSide(report);
 
   const width = () => Math.max(1, box.current?.clientWidth ?? 1);
-  const at = (event: MouseEvent) => {
+  const pointer = (event: MouseEvent) => {
     const rect = (box.current as HTMLDivElement).getBoundingClientRect();
     return { px: event.clientX - rect.left, py: event.clientY - rect.top };
   };
   const find = (px: number, py: number): { side: number; lane: LaneName; id: number; call: number } | null => {
     const place = plan.places.find((of) => py >= of.top && py < of.top + of.height);
     if (!place) return null;
-    const of = sides[place.side].lanes[place.lane];
+    const of = at(sides, place.side).lanes[place.lane];
     const row = Math.min(of.rows - 1, Math.floor(((py - place.top) / place.height) * of.rows));
-    const now = view.get();
-    const perPixel = (now.to - now.from) / width();
-    const k = hit(of, now.from + px * perPixel, row, 4 * perPixel);
-    return k < 0 ? null : { side: place.side, lane: place.lane, id: of.id[k], call: of.call[k] };
+    const shown = own(place.side);
+    const perPixel = (shown.to - shown.from) / width();
+    const k = hit(of, shown.from + px * perPixel, row, 4 * perPixel);
+    return k < 0 ? null : { side: place.side, lane: place.lane, id: at(of.id, k), call: at(of.call, k) };
   };
   const choose = (side: number, call: number, pinned: boolean) => focus.set({ side, call, pinned });
   const goTo = (side: number, call: number) => {
-    const { calls } = sides[side].timeline;
-    const now = view.get();
-    const span = now.to - now.from;
-    if (calls.start[call] < now.from || calls.end[call] > now.to) {
-      show({ from: calls.start[call] - span * 0.1, to: calls.start[call] + span * 0.9 });
+    const { calls } = at(sides, side).timeline;
+    const shown = own(side);
+    const [start, end] = [at(calls.start, call), at(calls.end, call)];
+    if (start < shown.from || end > shown.to) {
+      const span = Math.max(shown.to - shown.from, (end - start) * 1.2);
+      const from = start - origin(side) - span * 0.1;
+      show({ from, to: from + span });
     }
     choose(side, call, true);
+  };
+  /** Another alignment, by the call in focus or the typical one; the view shows it whole. */
+  const alignBy = (by: Align) => {
+    const chosen = focus.get();
+    const side = chosen && by !== "typical" ? chosen.side : slow;
+    const row = chosen && by !== "typical" ? chosen.call : at(typicalRows(sides), side);
+    const next = aligned(sides, by, side, row);
+    align.set(next);
+    if (by === "typical") view.set(firstView(sides, whole()));
+    else if (row >= 0) {
+      const { calls } = at(sides, side).timeline;
+      const span = Math.max((at(calls.end, row) - at(calls.start, row)) * 1.1, LEAST);
+      const from = at(calls.start, row) - (next.origin[side] ?? 0) - 0.03 * span;
+      view.set({ from, to: from + span });
+    }
   };
   const difference = sides.findIndex((side) => side.timeline.first_difference != null);
   const toDifference = () => {
     if (difference < 0) return;
-    const call = sides[difference].timeline.first_difference as number;
-    const { calls } = sides[difference].timeline;
-    if (call >= calls.start.length) return;
-    const other = sides[1 - difference]?.timeline;
-    const far =
-      other && call < other.calls.end.length ? Math.max(calls.end[call], other.calls.end[call]) : calls.end[call];
-    const near =
-      other && call < other.calls.start.length
-        ? Math.min(calls.start[call], other.calls.start[call])
-        : calls.start[call];
-    const span = Math.max(far - near, LEAST) * 1.5;
-    show({ from: near - span / 6, to: near - span / 6 + span });
-    const slower =
-      other &&
-      call < other.calls.end.length &&
-      other.calls.end[call] - other.calls.start[call] > calls.end[call] - calls.start[call];
-    choose(slower ? 1 - difference : difference, call, true);
+    const rows = sides.map((side) => side.timeline.first_difference ?? 0);
+    if (rows.some((row, nr) => row >= at(sides, nr).timeline.calls.start.length)) return;
+    const starts = sides.map(({ timeline }, nr) => at(timeline.calls.start, at(rows, nr)));
+    const took = sides.map(({ timeline }, nr) => at(timeline.calls.end, at(rows, nr)) - at(starts, nr));
+    const span = Math.max(LEAST, ...took) * 1.2;
+    align.set({ by: "call", origin: starts, note: "" });
+    show({ from: -span / 12, to: span * (11 / 12) });
+    const longest = took.indexOf(Math.max(...took));
+    choose(longest, at(rows, longest), true);
+  };
+  const toOnset = () => {
+    const side = sides.findIndex(({ timeline }) => timeline.course.onset?.at.row != null);
+    const onset = sides[side]?.timeline.course.onset;
+    if (!onset || onset.at.row == null) return;
+    align.set(aligned(sides, "call", side, onset.at.row));
+    const span = onset.at.took_ns * 3;
+    show({ from: -span * 0.4, to: span * 0.6 });
+    choose(side, onset.at.row, true);
+  };
+  const search = (words: string) => {
+    const hit = found(sides, words);
+    if (!hit) return align.set({ ...align.get(), note: `Nothing is found for ${format.short(words, 40)}` });
+    align.set({ ...align.get(), note: hit.row < 0 ? `Call ${hit.nr} is not kept in detail` : "" });
+    if (hit.row >= 0) return goTo(hit.side, hit.row);
+    const start = startOf(at(sides, hit.side).timeline.course, hit.nr);
+    const from = start - origin(hit.side) - span() / 2;
+    show({ from, to: from + span() });
   };
   const step = (by: number) => {
     const now = focus.get();
     const side = now?.side ?? Math.max(0, sides.length - 1);
-    const order = sides[side].lanes.calls;
+    const order = at(sides, side).lanes.calls;
     if (order.id.length === 0) return;
     let next = 0;
     if (now) next = order.id.indexOf(now.call) + by;
-    else while (next + 1 < order.id.length && order.start[next] < view.get().from) next++;
-    if (next >= 0 && next < order.id.length) goTo(side, order.id[next]);
+    else while (next + 1 < order.id.length && at(order.start, next) < own(side).from) next++;
+    if (next >= 0 && next < order.id.length) goTo(side, at(order.id, next));
   };
   const otherSide = () => {
     const now = focus.get();
     if (!now || sides.length < 2) return;
     const side = 1 - now.side;
-    if (now.call < sides[side].timeline.calls.start.length) goTo(side, now.call);
+    const row = rowOf(at(sides, side), at(at(sides, now.side).timeline.calls.nr, now.call));
+    if (row >= 0) goTo(side, row);
+  };
+  const toFirst = () => {
+    align.set(aligned(sides, first.by, slow, at(typicalRows(sides), slow)));
+    view.set(first.view);
   };
   const middle = () => (view.get().from + view.get().to) / 2;
   const span = () => view.get().to - view.get().from;
@@ -98,19 +145,29 @@ export function Timeline({
   const onKey = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const keys: Record<string, () => void> = {
-      ArrowLeft: () => show(panned(view.get(), -span() * 0.15, whole)),
-      ArrowRight: () => show(panned(view.get(), span() * 0.15, whole)),
+      ArrowLeft: () => show(panned(view.get(), -span() * 0.15, whole())),
+      ArrowRight: () => show(panned(view.get(), span() * 0.15, whole())),
+      a: () => show(panned(view.get(), -span() * 0.15, whole())),
+      d: () => show(panned(view.get(), span() * 0.15, whole())),
+      w: () => view.set(zoomed(view.get(), 0.7, middle(), whole(), LEAST)),
+      s: () => view.set(zoomed(view.get(), 1 / 0.7, middle(), whole(), LEAST)),
+      "?": () => {
+        const help = document.getElementById("lane-help");
+        if (help instanceof HTMLDetailsElement) help.open = !help.open;
+      },
       ArrowUp: otherSide,
       ArrowDown: otherSide,
-      "+": () => view.set(zoomed(view.get(), 0.7, middle(), whole, LEAST)),
-      "=": () => view.set(zoomed(view.get(), 0.7, middle(), whole, LEAST)),
-      "-": () => view.set(zoomed(view.get(), 1 / 0.7, middle(), whole, LEAST)),
-      Home: () => show({ from: whole.from, to: whole.from + span() }),
-      End: () => show({ from: whole.to - span(), to: whole.to }),
-      "0": () => show(first),
+      "+": () => view.set(zoomed(view.get(), 0.7, middle(), whole(), LEAST)),
+      "=": () => view.set(zoomed(view.get(), 0.7, middle(), whole(), LEAST)),
+      "-": () => view.set(zoomed(view.get(), 1 / 0.7, middle(), whole(), LEAST)),
+      Home: () => show({ from: whole().from, to: whole().from + span() }),
+      End: () => show({ from: whole().to - span(), to: whole().to }),
+      "0": toFirst,
       n: () => step(1),
       p: () => step(-1),
-      d: toDifference,
+      f: toDifference,
+      o: toOnset,
+      t: () => alignBy("typical"),
       Escape: () => focus.set(null),
     };
     const action = keys[event.key];
@@ -122,26 +179,37 @@ export function Timeline({
     const inUse = event.ctrlKey || event.metaKey || document.activeElement === box.current;
     if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
       event.preventDefault();
-      show(panned(view.get(), ((event.deltaX || event.deltaY) / width()) * span(), whole));
+      show(panned(view.get(), ((event.deltaX || event.deltaY) / width()) * span(), whole()));
     } else if (inUse) {
       event.preventDefault();
-      const { px } = at(event);
+      const { px } = pointer(event);
       const now = view.get();
       const factor = Math.exp(Math.max(-120, Math.min(120, event.deltaY)) * 0.002);
-      view.set(zoomed(now, factor, now.from + (px / width()) * (now.to - now.from), whole, LEAST));
+      view.set(zoomed(now, factor, now.from + (px / width()) * (now.to - now.from), whole(), LEAST));
     }
   };
   const onMove = (event: PointerEvent) => {
-    const { px, py } = at(event);
+    const { px, py } = pointer(event);
     const held = drag.current;
+    if (fingers.current.has(event.pointerId)) fingers.current.set(event.pointerId, px);
+    if (fingers.current.size === 2 && pinch.current) {
+      // Two fingers keep the times under them.
+      const [one = 0, two = 0] = [...fingers.current.values()].sort((x, y) => x - y);
+      const [from, to] = pinch.current;
+      const perPixel = (to - from) / Math.max(8, two - one);
+      const span = Math.max(LEAST, perPixel * width());
+      show({ from: from - one * perPixel, to: from - one * perPixel + span });
+      return;
+    }
     if (held) {
       if (Math.abs(event.clientX - held.x) > 3) held.moved = true;
-      if (held.moved)
-        show(panned(held.view, (-(event.clientX - held.x) / width()) * (held.view.to - held.view.from), whole));
+      if (held.range) setRange([held.range, px]);
+      else if (held.moved)
+        show(panned(held.view, (-(event.clientX - held.x) / width()) * (held.view.to - held.view.from), whole()));
       return;
     }
     const found = find(px, py);
-    setTip(found ? { x: px, y: py, text: describe(sides[found.side], found.lane, found.id) } : null);
+    setTip(found ? { x: px, y: py, text: describe(at(sides, found.side), found.lane, found.id) } : null);
     const now = focus.get();
     if (now?.pinned) return;
     if (found && found.call >= 0) {
@@ -151,8 +219,16 @@ export function Timeline({
   const onUp = (event: PointerEvent) => {
     const held = drag.current;
     drag.current = null;
+    fingers.current.delete(event.pointerId);
+    if (fingers.current.size < 2) pinch.current = null;
+    if (held?.range && range && Math.abs(range[1] - range[0]) > 4) {
+      const now = view.get();
+      const time = (px: number) => now.from + (px / width()) * (now.to - now.from);
+      show({ from: time(Math.min(...range)), to: time(Math.max(...range)) });
+    }
+    setRange(null);
     if (!held || held.moved) return;
-    const { px, py } = at(event);
+    const { px, py } = pointer(event);
     const found = find(px, py);
     if (found && found.call >= 0) choose(found.side, found.call, true);
     else focus.set(null);
@@ -164,16 +240,38 @@ export function Timeline({
       title="The timeline"
       lead={
         <>
-          One run of each side, the one with the median time, on one clock. Point at a call: its pages, windows, plugs
-          and requests light up through all lanes. <b class="stall-word">Hatched red</b> is a stall: the device has
-          nothing to do while a request waits in the plug or the queue.
+          {now.by === "typical"
+            ? `A typical call of ${sides.length === 2 ? "each side, each from its own zero" : "the run"}: where half of the time goes by. `
+            : "One run of each side, the one with the median time. "}
+          Point at a call: what it led to lights up. <b class="stall-word">Red</b> is a stall: the device has nothing to
+          do while a request waits.
         </>
       }
     >
       <div class="tools" role="group" aria-label="Timeline view">
+        <fieldset class="aligns">
+          <legend>Align</legend>
+          {(Object.keys(ALIGNS) as Align[]).map((by) => (
+            <button
+              key={by}
+              type="button"
+              data-align={by}
+              aria-pressed={now.by === by}
+              disabled={by === "typical" && typicalRows(sides).every((row) => row < 0)}
+              onClick={() => alignBy(by)}
+            >
+              {ALIGNS[by]}
+            </button>
+          ))}
+        </fieldset>
         <button type="button" id="first-difference" onClick={toDifference} disabled={difference < 0}>
           First difference
         </button>
+        {sides.some(({ timeline }) => timeline.course.onset?.at.row != null) ? (
+          <button type="button" id="onset" onClick={toOnset}>
+            Onset
+          </button>
+        ) : null}
         <button type="button" onClick={() => step(-1)}>
           Previous call
         </button>
@@ -183,31 +281,53 @@ export function Timeline({
         <button
           type="button"
           aria-label="Zoom in"
-          onClick={() => view.set(zoomed(view.get(), 0.5, middle(), whole, LEAST))}
+          onClick={() => view.set(zoomed(view.get(), 0.5, middle(), whole(), LEAST))}
         >
           +
         </button>
         <button
           type="button"
           aria-label="Zoom out"
-          onClick={() => view.set(zoomed(view.get(), 2, middle(), whole, LEAST))}
+          onClick={() => view.set(zoomed(view.get(), 2, middle(), whole(), LEAST))}
         >
           −
         </button>
-        <button type="button" onClick={() => show(first)}>
-          First view
-        </button>
-        <button type="button" onClick={() => show(whole)}>
+        <button type="button" onClick={() => show(whole())}>
           Whole run
         </button>
+        {sides.some((side) => side.threads > 4) ? (
+          <button type="button" id="unfold" aria-pressed={unfolded} onClick={() => unfold(!unfolded)}>
+            {unfolded ? "Fold" : "Unfold"} {Math.max(...sides.map((side) => side.threads))} threads
+          </button>
+        ) : null}
+        <form
+          class="search"
+          role="search"
+          onSubmit={(event) => {
+            event.preventDefault();
+            search(String(new FormData(event.currentTarget).get("words") ?? ""));
+          }}
+        >
+          <input
+            name="words"
+            aria-label="Search: number of a call, sector and a number, name of a file"
+            placeholder="call, sector N, file"
+          />
+          <button type="submit">Find</button>
+        </form>
         <Range />
       </div>
-      <Overview sides={sides} whole={whole} />
+      {now.note ? (
+        <p class="hint" role="status">
+          {now.note}
+        </p>
+      ) : null}
+      <Overview report={report} sides={sides} />
       <div class="lanes">
         <div class="lane-names" aria-hidden="true" style={{ height: `${plan.height}px` }}>
           {plan.heads.map((top, nr) => (
             <div key={`h${top}`} class="lane-side" style={{ top: `${top}px`, height: `${HEAD}px` }}>
-              <Letter side={nr} /> <span dir="auto">{format.short(report.sides[nr].label, 24)}</span>
+              <Letter side={nr} /> <span dir="auto">{format.short(report.sides[nr]?.label ?? "", 24)}</span>
             </div>
           ))}
           {plan.places.map((place) => (
@@ -217,6 +337,7 @@ export function Timeline({
               style={{ top: `${place.top}px`, height: `${place.height}px` }}
             >
               {LANE_TITLES[place.lane]}
+              {laneNote(at(sides, place.side), place.lane)}
             </div>
           ))}
         </div>
@@ -232,14 +353,27 @@ export function Timeline({
           onPointerDown={(event) => {
             if (event.button !== 0) return;
             box.current?.focus({ preventScroll: true });
-            drag.current = { x: event.clientX, view: view.get(), moved: false };
+            const { px } = pointer(event);
+            fingers.current.set(event.pointerId, px);
+            if (fingers.current.size === 2) {
+              const [one = 0, two = 0] = [...fingers.current.values()].sort((x, y) => x - y);
+              const now = view.get();
+              const time = (px: number) => now.from + (px / width()) * (now.to - now.from);
+              pinch.current = [time(one), time(two)];
+              drag.current = null;
+              return;
+            }
+            drag.current = { x: event.clientX, view: view.get(), moved: false, range: event.shiftKey ? px : null };
             box.current?.setPointerCapture(event.pointerId);
             setTip(null);
           }}
           onPointerMove={onMove}
           onPointerUp={onUp}
-          onPointerCancel={() => {
+          onPointerCancel={(event) => {
             drag.current = null;
+            fingers.current.delete(event.pointerId);
+            pinch.current = null;
+            setRange(null);
           }}
           onPointerLeave={() => {
             setTip(null);
@@ -250,24 +384,32 @@ export function Timeline({
             height={plan.height}
             label="Swim lanes; the list below has the same numbers"
             hidden
-            listen={[view, focus]}
+            listen={[view, focus, align]}
             onReady={(canvas) => canvas.addEventListener("wheel", onWheel, { passive: false })}
             draw={(context, wide) => {
               const now = view.get();
-              const painted = paintTimeline(context, wide, sides, now, focus.get(), colour);
+              const painted = paintTimeline(context, wide, sides, now, align.get().origin, focus.get(), colour);
               if (box.current) {
                 const { dataset } = box.current;
                 dataset.from = String(now.from);
                 dataset.to = String(now.to);
                 dataset.painted = String(painted);
+                dataset.align = align.get().by;
                 sides.forEach((side, nr) => {
-                  const stalled = stallsIn(side, now);
+                  dataset[`origin${nr}`] = String(origin(nr));
+                  const stalled = stallsIn(side, own(nr));
                   dataset[`stalls${nr}`] = String(stalled.count);
                   dataset[`stalled${nr}`] = String(stalled.ns);
                 });
               }
             }}
           />
+          {range ? (
+            <div
+              class="picked"
+              style={{ left: `${Math.min(...range)}px`, width: `${Math.abs(range[1] - range[0])}px` }}
+            />
+          ) : null}
           {tip ? (
             <div class="tip" style={tipPlace(tip, width())}>
               {tip.text}
@@ -275,28 +417,16 @@ export function Timeline({
           ) : null}
         </div>
       </div>
-      <p id="lane-help" class="hint">
-        Drag to move; click the lanes, then turn the wheel to zoom (or hold Ctrl). Keys: <kbd>←</kbd> <kbd>→</kbd> move,{" "}
-        <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>Home</kbd> <kbd>End</kbd> begin and end, <kbd>n</kbd> <kbd>p</kbd> next and
-        previous call, <kbd>↑</kbd> <kbd>↓</kbd> the same call on the other side, <kbd>d</kbd> first difference,{" "}
-        <kbd>0</kbd> first view, <kbd>Esc</kbd> let go.
-      </p>
-      <Legend
-        of={[
-          ["read", "read"],
-          ["write", "write"],
-          ["sync", "sync"],
-          ["hit", "pages hit"],
-          ["miss", "pages missed"],
-          ["added", "pages added"],
-          ["removed", "pages removed"],
-          ["window", "read-ahead window: first page + pages, ▸ async marker; below: used, unused, removed unused"],
-          ["waste", "never used"],
-          ["plug", "plug: requests let go"],
-          ["queue", "in the queue"],
-          ["stall", "stall"],
-        ]}
-      />
+      <details id="lane-help" class="hint">
+        <summary>Keys and gestures (?)</summary>
+        Drag to move, drag with Shift to choose a range; click the lanes, then turn the wheel to zoom (or hold Ctrl);
+        pinch with two fingers. Keys: <kbd>←</kbd> <kbd>→</kbd> or <kbd>a</kbd> <kbd>d</kbd> move, <kbd>+</kbd>{" "}
+        <kbd>−</kbd> or <kbd>w</kbd> <kbd>s</kbd> zoom, <kbd>Home</kbd> <kbd>End</kbd> begin and end, <kbd>n</kbd>{" "}
+        <kbd>p</kbd> next and previous call, <kbd>↑</kbd> <kbd>↓</kbd> the same call on the other side, <kbd>t</kbd>{" "}
+        typical calls, <kbd>f</kbd> first difference, <kbd>o</kbd> onset, <kbd>0</kbd> first view, <kbd>Esc</kbd> let
+        go.
+      </details>
+      <Legend of={legend(sides)} />
       <CallDetails report={report} sides={sides} goTo={goTo} />
       <LaneTables sides={sides} />
     </Section>
@@ -318,16 +448,55 @@ function Range() {
   );
 }
 
-function Overview({ sides, whole }: { sides: readonly Side[]; whole: View }) {
-  const grip = useRef(false);
+/** The side that takes longer: its calls are what the difference is about. */
+export function slowSide(report: Report): number {
+  const { explanation } = report;
+  if (report.sides.length < 2) return 0;
+  return explanation ? Number((explanation.b_ns ?? 0) >= (explanation.a_ns ?? 0)) : report.sides.length - 1;
+}
+
+/** What the rows of a lane leave out. */
+const laneNote = (side: Side, lane: LaneName): string =>
+  side.lanes[lane].depth ? (lane === "calls" ? ` (${side.threads} threads)` : " (depth)") : "";
+
+/** Only what is drawn somewhere. */
+export function legend(sides: readonly Side[]): (readonly [string, string])[] {
+  const any = (of: (timeline: Side["timeline"]) => boolean) => sides.some((side) => of(side.timeline));
+  const all: (readonly [string, string, boolean])[] = [
+    ["read", "read", any((of) => of.calls.op.includes(0) || of.requests.dir.includes(0))],
+    ["write", "write", any((of) => of.calls.op.includes(1) || of.requests.dir.includes(1))],
+    ["sync", "sync", any((of) => of.calls.op.some((op) => op > 1))],
+    ["hit", "pages hit", any((of) => of.pages.kind.includes(1))],
+    ["miss", "pages missed", any((of) => of.pages.kind.includes(2))],
+    ["added", "pages added", any((of) => of.pages.kind.includes(0))],
+    ["removed", "pages removed", any((of) => of.pages.kind.includes(3))],
+    [
+      "window",
+      "read-ahead window: first page + pages, ▸ async marker; below: used, unused, removed unused",
+      any((of) => of.windows.at.length > 0),
+    ],
+    ["waste", "never used", any((of) => of.windows.unused.some((nr) => nr > 0))],
+    ["plug", "plug: requests let go", any((of) => of.plugs.start.length > 0)],
+    ["queue", "in the queue", sides.some((side) => side.lanes.queue.id.length > 0)],
+    ["stall", "stall", any((of) => of.stalls.count > 0)],
+  ];
+  return all.filter(([, , used]) => used).map(([name, words]) => [name, words] as const);
+}
+
+function Overview({ report, sides }: { report: Report; sides: readonly Side[] }) {
+  const grip = useRef<number | null>(null);
   const box = useRef<HTMLDivElement>(null);
-  const { view } = shared;
+  const { view, align } = shared;
+  const longest = Math.max(1, ...sides.map((side) => side.timeline.elapsed_ns));
   const move = (event: PointerEvent) => {
     const rect = (box.current as HTMLDivElement).getBoundingClientRect();
-    const x = linear(whole.from, whole.to, 0, rect.width);
-    const at = x.invert(event.clientX - rect.left);
+    const when = linear(0, longest, 0, rect.width).invert(event.clientX - rect.left);
+    // The side under the pointer when it was pressed goes to this time of its clock.
+    grip.current ??= Math.min(sides.length - 1, Math.max(0, Math.floor((event.clientY - rect.top) / 26)));
+    const { origin } = align.get();
     const span = view.get().to - view.get().from;
-    view.set(clamped({ from: at - span / 2, to: at + span / 2 }, whole));
+    const from = when - (origin[grip.current] ?? 0) - span / 2;
+    view.set(clamped({ from, to: from + span }, wholeOf(report, origin)));
   };
   return (
     <div class="overview">
@@ -338,23 +507,19 @@ function Overview({ sides, whole }: { sides: readonly Side[]; whole: View }) {
         ref={box}
         class="overview-box"
         onPointerDown={(event) => {
-          grip.current = true;
+          grip.current = null;
           box.current?.setPointerCapture(event.pointerId);
           move(event);
         }}
-        onPointerMove={(event) => grip.current && move(event)}
-        onPointerUp={() => {
-          grip.current = false;
-        }}
-        onPointerCancel={() => {
-          grip.current = false;
-        }}
+        onPointerMove={(event) => event.buttons > 0 && move(event)}
       >
         <Canvas
           height={26 * sides.length}
           label="The whole run: requests at the device and stalls; a frame marks the part in the lanes below. The keys of the lanes move it."
-          listen={[view]}
-          draw={(context, width, height) => paintOverview(context, width, height, sides, whole, view.get(), colour)}
+          listen={[view, align]}
+          draw={(context, width, height) =>
+            paintOverview(context, width, height, sides, view.get(), align.get().origin, colour)
+          }
         />
       </div>
     </div>
@@ -364,23 +529,23 @@ function Overview({ sides, whole }: { sides: readonly Side[]; whole: View }) {
 /** One item in words. */
 export function describe(side: Side, lane: LaneName, id: number): string {
   const { calls, pages, windows, plugs, requests, unplug_causes, window_kinds, contents } = side.timeline;
-  const t = (at: number) => format.time(at, 5);
+  const t = (when: number) => format.time(when, 5);
   switch (lane) {
     case "calls":
-      return `call ${id}: ${OPS[calls.op[id]] ?? "call"} ${format.size(calls.bytes[id])} at ${format.size(calls.offset[id])}, ${t(calls.start[id])} to ${t(calls.end[id])}: ${format.time(calls.end[id] - calls.start[id])}`;
+      return `call ${at(calls.nr, id)}: ${OPS[at(calls.op, id)] ?? "call"} ${format.size(at(calls.bytes, id))} at ${format.size(at(calls.offset, id))}, ${t(at(calls.start, id))} to ${t(at(calls.end, id))}: ${format.time(at(calls.end, id) - at(calls.start, id))}`;
     case "pages":
-      return `pages ${pages.first[id]} +${pages.nr[id]} ${PAGE_KINDS[pages.kind[id]] ?? ""} at ${t(pages.at[id])}`;
+      return `pages ${at(pages.first, id)} +${at(pages.nr, id)} ${PAGE_KINDS[at(pages.kind, id)] ?? ""} at ${t(at(pages.at, id))}`;
     case "windows": {
-      const marker = windows.marker[id] < 0 ? "no async marker" : `async marker at ${windows.marker[id]}`;
-      return `window ${windows.first[id]} +${windows.nr[id]} pages (${window_kinds[windows.kind[id]] ?? "read-ahead"}), ${marker}; ${windows.used[id]} used, ${windows.unused[id]} never used, ${windows.thrashed[id]} removed before use; at ${t(windows.at[id])}`;
+      const marker = at(windows.marker, id) < 0 ? "no async marker" : `async marker at ${at(windows.marker, id)}`;
+      return `window ${at(windows.first, id)} +${at(windows.nr, id)} pages (${window_kinds[at(windows.kind, id)] ?? "read-ahead"}), ${marker}; ${at(windows.used, id)} used, ${at(windows.unused, id)} never used, ${at(windows.thrashed, id)} removed before use; at ${t(at(windows.at, id))}`;
     }
     case "plug":
-      return `plug from ${t(plugs.start[id])} to ${t(plugs.end[id])}: ${format.time(plugs.end[id] - plugs.start[id])}, lets ${plugs.nr[id]} requests go (${unplug_causes[plugs.cause[id]] ?? "unknown"})`;
+      return `plug from ${t(at(plugs.start, id))} to ${t(at(plugs.end, id))}: ${format.time(at(plugs.end, id) - at(plugs.start, id))}, lets ${at(plugs.nr, id)} requests go (${unplug_causes[at(plugs.cause, id)] ?? "unknown"})`;
     default: {
       const points = (["q", "g", "i", "d", "c"] as const)
-        .filter((name) => requests[name][id] >= 0)
-        .map((name) => `${name.toUpperCase()} ${t(requests[name][id])}`);
-      return `${DIRS[requests.dir[id]] ?? "request"} ${format.size(requests.sectors[id] * 512)} at sector ${requests.sector[id]} (${contents[requests.content[id]] ?? "data"}, ${requests.bios[id]} bios, depth ${requests.depth[id]}): ${points.join(", ")}`;
+        .filter((name) => at(requests[name], id) >= 0)
+        .map((name) => `${name.toUpperCase()} ${t(at(requests[name], id))}`);
+      return `${DIRS[at(requests.dir, id)] ?? "request"} ${format.size(at(requests.sectors, id) * 512)} at sector ${at(requests.sector, id)} (${contents[at(requests.content, id)] ?? "data"}, ${at(requests.bios, id)} bios, depth ${at(requests.depth, id)}): ${points.join(", ")}`;
     }
   }
 }
@@ -406,23 +571,28 @@ function CallDetails({
       </div>
     );
   }
-  const side = sides[focus.side];
+  const side = at(sides, focus.side);
   const { calls, files, windows, pages, plugs, requests } = side.timeline;
   const of = side.ofCall(focus.call);
-  const [from, to] = [calls.start[focus.call], calls.end[focus.call]];
-  const counts = [0, 0, 0, 0];
-  for (const id of of.pages) counts[pages.kind[id]] += pages.nr[id];
-  const device = union(of.device.map((id) => [requests.d[id], requests.c[id]] as const));
+  const [from, to] = [at(calls.start, focus.call), at(calls.end, focus.call)];
+  const [added, hits, missed] = [0, 1, 2].map((kind) =>
+    of.pages.reduce((sum, id) => sum + (at(pages.kind, id) === kind ? at(pages.nr, id) : 0), 0),
+  ) as [number, number, number];
+  const device = union(of.device.map((id) => [at(requests.d, id), at(requests.c, id)] as const));
   const busy = device.reduce((sum, [start, end]) => sum + end - start, 0);
-  const held = of.plug.reduce((sum, id) => sum + plugs.end[id] - plugs.start[id], 0);
-  const waiting = union(of.device.map((id) => [requests.q[id], requests.d[id]] as const).filter(([q]) => q >= 0));
+  const held = of.plug.reduce((sum, id) => sum + at(plugs.end, id) - at(plugs.start, id), 0);
+  const waiting = union(
+    of.device.map((id) => [at(requests.q, id), at(requests.d, id)] as const).filter(([q]) => q >= 0),
+  );
   const stalled = inside(side.stalls, from, to);
-  const other = sides[1 - focus.side]?.timeline.calls;
+  const other = sides[1 - focus.side];
+  const row = other ? rowOf(other, at(calls.nr, focus.call)) : -1;
+  const theirs = other?.timeline.calls;
   const same =
-    other &&
-    focus.call < other.start.length &&
-    other.offset[focus.call] === calls.offset[focus.call] &&
-    other.op[focus.call] === calls.op[focus.call];
+    theirs &&
+    row >= 0 &&
+    theirs.offset[row] === at(calls.offset, focus.call) &&
+    theirs.op[row] === at(calls.op, focus.call);
   const line = (name: string, title: string, words: string, value: number) => (
     <div class="fact" key={name}>
       <dt>{title}</dt>
@@ -444,22 +614,17 @@ function CallDetails({
   return (
     <div class="call-details" id="call-details" aria-live="polite" data-side={focus.side} data-call={focus.call}>
       <h3>
-        <Letter side={focus.side} /> call {focus.call}: {OPS[calls.op[focus.call]] ?? "call"} of{" "}
-        {format.size(calls.bytes[focus.call])} at {format.size(calls.offset[focus.call])} of{" "}
-        <Text of={files[calls.file[focus.call]]?.name ?? "a file"} />
+        <Letter side={focus.side} /> call {at(calls.nr, focus.call)}: {OPS[at(calls.op, focus.call)] ?? "call"} of{" "}
+        {format.size(at(calls.bytes, focus.call))} at {format.size(at(calls.offset, focus.call))} of{" "}
+        <Text of={files[at(calls.file, focus.call)]?.name ?? "a file"} />
       </h3>
       <dl class="facts-row">
         {line("duration", "takes", format.time(to - from), to - from)}
-        {line(
-          "pages",
-          "pages",
-          `${counts[1]} hit, ${counts[2]} missed, ${counts[0]} added`,
-          counts[1] + counts[2] + counts[0],
-        )}
+        {line("pages", "pages", `${hits} hit, ${missed} missed, ${added} added`, hits + missed + added)}
         {line(
           "windows",
           "read-ahead windows",
-          `${of.windows.length} (${of.windows.reduce((sum, id) => sum + windows.nr[id], 0)} pages)`,
+          `${of.windows.length} (${of.windows.reduce((sum, id) => sum + at(windows.nr, id), 0)} pages)`,
           of.windows.length,
         )}
         {line("plug", "plugged", `${of.plug.length} plugs, ${format.time(held)}`, of.plug.length)}
@@ -475,8 +640,8 @@ function CallDetails({
       {same ? (
         <p>
           The same call in <Letter side={1 - focus.side} /> takes{" "}
-          {format.time(other.end[focus.call] - other.start[focus.call])}.{" "}
-          <button type="button" class="link" onClick={() => goTo(1 - focus.side, focus.call)}>
+          {format.time(at(theirs.end, row) - at(theirs.start, row))}.{" "}
+          <button type="button" class="link" onClick={() => goTo(1 - focus.side, row)}>
             Show it
           </button>
         </p>
@@ -490,7 +655,7 @@ function CallDetails({
         {some(of.device, "device")}
       </details>
       <p class="hint">
-        {report.sides[focus.side].simulated ? "Simulated" : "Measured"}, run with seed {side.timeline.seed}.
+        {report.sides[focus.side]?.simulated ? "Simulated" : "Measured"}, run with seed {side.timeline.seed}.
       </p>
     </div>
   );
@@ -499,6 +664,7 @@ function CallDetails({
 /** The lanes in view, as tables. */
 function LaneTables({ sides }: { sides: readonly Side[] }) {
   const view = useValue(shared.view, 150);
+  const align = useValue(shared.align, 150);
   return (
     <details class="numbers" data-numbers="lanes">
       <summary>Numbers: the lanes in view, as tables</summary>
@@ -506,12 +672,20 @@ function LaneTables({ sides }: { sides: readonly Side[] }) {
         {sides.map((side, nr) =>
           LANE_NAMES.map((name) => {
             const lane = side.lanes[name];
+            const own = viewOf(view, align.origin[nr] ?? 0);
             const rows = () => {
               const out: (number | string)[][] = [];
               for (let k = 0; k < lane.id.length; k++) {
-                if (lane.start[k] > view.to) break;
-                if (lane.end[k] < view.from) continue;
-                out.push([lane.id[k], lane.start[k], lane.end[k], lane.call[k], describe(side, name, lane.id[k])]);
+                const [start, end, id, call] = [at(lane.start, k), at(lane.end, k), at(lane.id, k), at(lane.call, k)];
+                if (start > own.to) break;
+                if (end < own.from) continue;
+                out.push([
+                  id,
+                  start,
+                  end,
+                  call < 0 ? "none" : at(side.timeline.calls.nr, call),
+                  describe(side, name, id),
+                ]);
               }
               return out;
             };

@@ -1,8 +1,10 @@
-// The verdict first, then the findings, the comparison, and where the time went.
+// The first screen: what got slower, by how much, why, and how sure; then the findings, the comparison, and the layers.
 
-import { timeMetric } from "./charts.tsx";
-import type { Comparison, Explanation, Finding, Report } from "./data.ts";
+import { textWidth, useWidth } from "./chart.tsx";
+import { Latency, Progress } from "./course.tsx";
+import type { Comparison, Explanation, Finding, Made, Metric, Report } from "./data.ts";
 import * as format from "./format.ts";
+import type { Side } from "./lanes.ts";
 import { cell, Letter, Prose, Section, Table, Text } from "./parts.tsx";
 
 const WORDS = {
@@ -12,153 +14,91 @@ const WORDS = {
   inconclusive: "Cannot tell",
   none: "One set of runs",
 } as const;
-const OUTCOMES = {
-  confirmed: "Confirmed",
-  partly: "Partly confirmed",
-  refuted: "Refuted",
-  "not-reproduced": "Not reproduced",
-  undecided: "Undecided",
-} as const;
 const SIGNS = { regression: "▲", improvement: "▼", same: "=", inconclusive: "?", none: "" } as const;
-
-interface Row {
-  name: string;
-  unit: string;
-  better: string;
-  a: { n: number; median: number | null; cv: number | null };
-  b: { n: number; median: number | null; cv: number | null };
-  change_pct: number | null;
-  ci_low_pct: number | null;
-  ci_high_pct: number | null;
-  p: number | null;
-  p_adjusted: number | null;
-  verdict: string;
-  because: string;
-  modes_a: { centre: number | null; count: number; share_pct: number | null }[];
-  modes_b: { centre: number | null; count: number; share_pct: number | null }[];
-  warnings: { kind: string; text: string; next: string }[];
-}
 
 const isRefuted = (finding: Finding) => finding.counterfactual?.outcome === "refuted";
 
-/** The paragraph without what has a place of its own next to it. */
-export function cause(why: string, first: Finding | undefined): string {
-  const rest = first ? why.replace(`To do: ${first.change}`, "") : why;
-  return rest
-    .replace(/^Why: /, "")
-    .replace(/ {2,}/g, " ")
-    .trim();
+/** The word for what an experiment says. More gone than there was is not a confirmation. */
+export function outcome(made: Made): string {
+  switch (made.outcome) {
+    case "confirmed":
+      return "Confirmed";
+    case "partly":
+      return overshoots(made) ? "Overshoots" : "Partly confirmed";
+    case "refuted":
+      return "Refuted";
+    case "not-reproduced":
+      return "Not reproduced";
+    default:
+      return "Undecided";
+  }
 }
 
-export function Verdict({ report }: { report: Report }) {
-  const { headline, explanation, comparison } = report;
-  const metric = timeMetric(comparison ?? explanation?.comparison ?? null) as Row | undefined;
-  const times = explanation ? [explanation.a_ns, explanation.b_ns] : null;
-  const pct = explanation ? explanation.change_pct : (metric?.change_pct ?? null);
-  const interval = metric && metric.ci_low_pct != null && metric.ci_high_pct != null ? metric : null;
-  const alpha = Number((comparison ?? explanation?.comparison)?.alpha ?? 0.01);
-  const first = explanation?.findings.find((finding) => !isRefuted(finding));
-  const most = times ? Math.max(times[0], times[1], 1) : 1;
+const overshoots = (made: Made) =>
+  made.outcome === "partly" && (made.gone_pct ?? 0) > 100 && !made.device_only && made.figures_moved !== false;
+
+/** The interval of the headline's number: of the same estimator. */
+export function interval(of: Explanation): string {
+  const { ci_low_pct: low, ci_high_pct: high } = of;
+  if (low == null || high == null) return `no interval from ${of.runs_a} and ${of.runs_b} runs`;
+  return `${Math.round(100 * of.ci_level)} % interval [${format.change(low)}, ${format.change(high)}]`;
+}
+
+export function Verdict({ report, sides, events }: { report: Report; sides: readonly Side[]; events: boolean }) {
+  const { headline, explanation } = report;
+  const { first } = headline;
+  const sure = headline.verdict === "regression" || headline.verdict === "improvement";
   return (
     <section id="verdict" class={`verdict v-${headline.verdict}`} aria-labelledby="verdict-title">
-      <div class="verdict-top">
-        <div class="verdict-say">
-          <p class="badge">
-            <span aria-hidden="true">{SIGNS[headline.verdict]}</span> {WORDS[headline.verdict]}
-          </p>
-          <h1 id="verdict-title" tabIndex={-1}>
-            <Prose of={headline.sentence} />
-          </h1>
-        </div>
-        {pct != null ? (
-          <div class="number">
-            <p class="big" data-fact="change" data-v={pct}>
-              {format.change(pct)}
-            </p>
-            <p class="interval">
-              {interval ? (
-                <span data-fact="interval" data-low={interval.ci_low_pct ?? ""} data-high={interval.ci_high_pct ?? ""}>
-                  {Math.round(100 * (1 - alpha))} % interval [{format.change(interval.ci_low_pct)},{" "}
-                  {format.change(interval.ci_high_pct)}] of <Text of={metric?.name} />
-                </span>
-              ) : explanation ? (
-                `time per operation; no interval from ${explanation.runs_a} and ${explanation.runs_b} runs`
-              ) : (
-                "no interval"
-              )}
-            </p>
-            {times ? (
-              <div class="bars">
-                {times.map((ns, side) => (
-                  <div class="bar-row" key={side}>
-                    <Letter side={side} />
-                    <div class="bar-track">
-                      <div class={`bar-fill side-${side}`} style={{ width: `${Math.max(0.5, (ns / most) * 100)}%` }} />
-                    </div>
-                    <span data-fact={`time-${side}`} data-v={ns}>
-                      {format.time(ns)}
-                    </span>
-                  </div>
-                ))}
-              </div>
-            ) : null}
-          </div>
-        ) : null}
-      </div>
-      <dl class="verdict-facts">
-        {headline.why ? (
-          <div>
-            <dt>Why</dt>
-            <dd>
-              <Text of={cause(headline.why, first)} />
-            </dd>
-          </div>
-        ) : null}
-        {first ? (
-          <>
-            <div>
-              <dt>How sure</dt>
-              <dd>
-                {format.sure(first.confidence)} ({format.plain(100 * first.confidence)} %); explains{" "}
-                {format.plain(first.share_of_change_pct)} % of the difference
-              </dd>
-            </div>
-            <div>
-              <dt>What to do</dt>
-              <dd>
-                <Text of={first.change} />
-                {first.advice?.set ? (
-                  <>
-                    {" "}
-                    Set <Text of={first.advice.set} code />.
-                  </>
-                ) : null}
-              </dd>
-            </div>
-            <div>
-              <dt>What speaks for it</dt>
-              <dd>
-                {first.counterfactual ? (
-                  <Experiment of={first} explanation={explanation as Explanation} />
-                ) : (
-                  <>
-                    From the events of the runs: {first.evidence.length} figures below. It is refuted if:{" "}
-                    <Text of={first.refute} />
-                  </>
-                )}
-              </dd>
-            </div>
-          </>
-        ) : null}
-      </dl>
-      <p class="sides">
+      <p class="badge">
+        <span aria-hidden="true">{SIGNS[headline.verdict]}</span> {WORDS[headline.verdict]}
+      </p>
+      <h1 id="verdict-title" tabIndex={-1}>
+        <Prose of={first.title || headline.sentence} />
+      </h1>
+      <p class="sub">
+        {first.title && !sure ? <Prose of={headline.sentence} /> : null}{" "}
         {report.sides.map((side, nr) => (
-          <span key={nr}>
+          <span key={nr} class="of-side">
             <Letter side={nr} /> <Text of={side.label} /> ({side.runs.length}{" "}
-            {side.simulated ? "simulated" : "measured"} {side.runs.length === 1 ? "run" : "runs"}){" "}
+            {side.simulated ? "simulated" : "measured"} {side.runs.length === 1 ? "run" : "runs"})
+            {explanation ? (
+              <span data-fact={`time-${nr}`} data-v={nr === 0 ? explanation.a_ns : explanation.b_ns}>
+                {" "}
+                {format.time(nr === 0 ? explanation.a_ns : explanation.b_ns)}
+              </span>
+            ) : null}
           </span>
         ))}
+        {explanation?.change_pct != null ? (
+          <span class="of-side" data-fact="change" data-v={explanation.change_pct}>
+            for {explanation.headline.subject}: {format.change(explanation.change_pct)},{" "}
+            <span
+              data-fact="interval"
+              data-low={explanation.ci_low_pct ?? ""}
+              data-high={explanation.ci_high_pct ?? ""}
+            >
+              {interval(explanation)}
+            </span>
+          </span>
+        ) : null}
       </p>
+      <dl class="lines">
+        {first.lines.map((line) => (
+          <div key={line.name} data-line={line.name}>
+            <dt>{line.name}</dt>
+            <dd>
+              <Text of={line.text} />
+            </dd>
+          </div>
+        ))}
+      </dl>
+      {events ? (
+        <div class="pair first-charts">
+          <Progress report={report} />
+          <Latency report={report} sides={sides} />
+        </div>
+      ) : null}
       {(explanation?.warnings ?? []).map((warning) => (
         <p class="warning" key={warning}>
           <b>Warning:</b> <Text of={warning} />
@@ -169,18 +109,18 @@ export function Verdict({ report }: { report: Report }) {
 }
 
 /** How much of the difference is gone. */
-function gone(made: NonNullable<Finding["counterfactual"]>): string {
+function gone(made: Made): string {
   if (made.outcome === "refuted") return "nothing measurable of the difference is gone";
   if (made.outcome === "undecided") return "runs spread too much to see whether half of the difference is gone";
-  return `${made.gone_pct.toFixed(0)} % of the difference is gone${made.outcome === "partly" ? but(made) : ""}`;
+  return `${(made.gone_pct ?? 0).toFixed(0)} % of the difference is gone${made.outcome === "partly" ? but(made) : ""}`;
 }
 
 /** Why the improvement does not confirm all of a finding. */
-function but(made: NonNullable<Finding["counterfactual"]>): string {
+function but(made: Made): string {
   if (made.device_only) return "; but none of this finding's settings differs: the cause is another one of the device";
   if (made.figures_moved === false)
     return "; the setting helps, but the figures of this finding did not move with it: the cause may be another";
-  return made.gone_pct > 100 ? ", more than there was" : "";
+  return overshoots(made) ? ", more than there was" : "";
 }
 
 function Experiment({ of, explanation }: { of: Finding; explanation: Explanation }) {
@@ -190,7 +130,7 @@ function Experiment({ of, explanation }: { of: Finding; explanation: Explanation
     low != null && high != null
       ? `interval [${format.change(low)}, ${format.change(high)}] from ${made.runs} runs`
       : "no interval from single runs";
-  const title = <b data-outcome={made.outcome}>{OUTCOMES[made.outcome]}:</b>;
+  const title = <b data-outcome={made.outcome}>{outcome(made)}:</b>;
   if (made.outcome === "not-reproduced")
     return (
       <>
@@ -210,12 +150,12 @@ function Experiment({ of, explanation }: { of: Finding; explanation: Explanation
   );
 }
 
-export function Findings({ explanation }: { explanation: Explanation }) {
+export function Findings({ explanation, showMe }: { explanation: Explanation; showMe: () => void }) {
   if (explanation.findings.length === 0) return null;
   return (
     <Section id="findings" title="What was found">
       {explanation.findings.map((finding, nr) => (
-        <article key={nr} class="finding" data-rule={finding.rule}>
+        <article key={nr} id={`finding-${nr + 1}`} class="finding" data-rule={finding.rule}>
           <h3>
             {nr + 1}. <Text of={finding.rule} />{" "}
             <span class="chip">
@@ -227,7 +167,10 @@ export function Findings({ explanation }: { explanation: Explanation }) {
               <span style={{ width: `${Math.max(0, Math.min(100, finding.share_of_change_pct ?? 0))}%` }} />
             </span>{" "}
             {format.plain(finding.share_of_change_pct)} % of the difference,{" "}
-            {isRefuted(finding) ? "refuted" : format.sure(finding.confidence)}
+            {isRefuted(finding) ? "refuted" : format.sure(finding.confidence)}{" "}
+            <button type="button" class="link show-me" onClick={showMe}>
+              Show me
+            </button>
           </p>
           <p>
             <Text of={finding.claim} />
@@ -290,10 +233,12 @@ export function Findings({ explanation }: { explanation: Explanation }) {
   );
 }
 
+/** A coefficient of variation: the data has it in percent. */
+export const spread = (cv: number | null) => (cv == null ? "none" : `${format.plain(cv)} %`);
+
 export function Comparisons({ comparison }: { comparison: Comparison }) {
-  const metrics = (comparison.metrics ?? []) as Row[];
-  const warnings = (comparison.warnings ?? []) as Row["warnings"];
-  const modes = (of: Row["modes_a"], unit: string) =>
+  const { metrics, warnings } = comparison;
+  const modes = (of: Metric["modes_a"], unit: string) =>
     of.length <= 1
       ? "one"
       : of.map((mode) => `${format.plain(mode.share_pct)} % near ${format.quantity(mode.centre, unit)}`).join("; ");
@@ -339,12 +284,29 @@ export function Comparisons({ comparison }: { comparison: Comparison }) {
             cell(row.p, format.pValue(row.p)),
             cell(row.p_adjusted, format.pValue(row.p_adjusted)),
             { show: <span class="nowrap">{`${row.a.n}, ${row.b.n}`}</span> },
-            { show: <span class="nowrap">{`${format.percent(row.a.cv)}, ${format.percent(row.b.cv)}`}</span> },
+            {
+              show: <span class="nowrap">{`${spread(row.a.cv)}, ${spread(row.b.cv)}`}</span>,
+              value: `${row.a.cv},${row.b.cv}`,
+            },
             { show: modes(row.modes_a, row.unit) },
             { show: modes(row.modes_b, row.unit) },
           ])
         }
       />
+      {comparison.job_options.length > 0 ? (
+        <Table
+          id="job-options"
+          caption="Job options that differ"
+          columns={["option", "A", "B"]}
+          rows={() =>
+            comparison.job_options.map((of) => [
+              { show: <Text of={of.name} /> },
+              { show: <Text of={of.a.map((one) => one ?? "not set").join(" or ")} /> },
+              { show: <Text of={of.b.map((one) => one ?? "not set").join(" or ")} /> },
+            ])
+          }
+        />
+      ) : null}
       {[
         ...warnings.map((of) => ({ name: "", of })),
         ...metrics.flatMap((row) => row.warnings.map((of) => ({ name: row.name, of }))),
@@ -360,25 +322,30 @@ export function Comparisons({ comparison }: { comparison: Comparison }) {
 
 /** Layers from top to bottom: A's bar, then how B adds to it or takes from it, until B's bar. */
 export function Waterfall({ explanation }: { explanation: Explanation }) {
-  const layers = explanation.layers.filter((of) => Math.abs(of.a) + Math.abs(of.b) >= 0.5);
-  const delta = explanation.b_ns - explanation.a_ns;
+  const given = explanation.layers.map((of) => ({ layer: of.layer, a: of.a ?? 0, b: of.b ?? 0, delta: of.delta ?? 0 }));
+  const layers = given.filter((of) => Math.abs(of.a) + Math.abs(of.b) >= 0.5);
+  const [a_ns, b_ns] = [explanation.a_ns ?? 0, explanation.b_ns ?? 0];
+  const delta = b_ns - a_ns;
   const told = layers.reduce((sum, of) => sum + of.delta, 0);
   const rest = delta - told;
   const steps: { name: string; a: number; b: number; from: number; to: number; kind: string }[] = [
-    { name: "all of A", a: explanation.a_ns, b: 0, from: 0, to: explanation.a_ns, kind: "side-0" },
+    { name: "all of A", a: a_ns, b: 0, from: 0, to: a_ns, kind: "side-0" },
   ];
-  let at = explanation.a_ns;
+  let at = a_ns;
   for (const of of layers) {
     steps.push({ name: of.layer, a: of.a, b: of.b, from: at, to: at + of.delta, kind: of.delta < 0 ? "less" : "more" });
     at += of.delta;
   }
   // Rounding is not a layer.
-  if (Math.abs(rest) > 0.0005 * Math.max(explanation.a_ns, explanation.b_ns)) {
+  if (Math.abs(rest) > 0.0005 * Math.max(a_ns, b_ns)) {
     steps.push({ name: "not in a layer", a: 0, b: 0, from: at, to: at + rest, kind: "rest" });
   }
-  steps.push({ name: "all of B", a: 0, b: explanation.b_ns, from: 0, to: explanation.b_ns, kind: "side-1" });
+  steps.push({ name: "all of B", a: 0, b: b_ns, from: 0, to: b_ns, kind: "side-1" });
   const most = Math.max(...steps.flatMap((step) => [step.from, step.to]), 1);
-  const [W, row, left, right] = [920, 26, 150, 96];
+  const [box, wide] = useWidth<HTMLDivElement>();
+  const W = Math.max(wide, 120);
+  const left = Math.ceil(Math.max(...steps.map((step) => textWidth(step.name)))) * 1.15 + 8;
+  const [row, right] = [26, 84];
   const x = (ns: number) => left + (ns / most) * (W - left - right);
   const label = (of: (typeof steps)[number]) =>
     of.kind.startsWith("side") ? format.time(of.to) : format.signed(of.to - of.from, (v) => format.time(v));
@@ -388,17 +355,19 @@ export function Waterfall({ explanation }: { explanation: Explanation }) {
       title="Where the time of an operation goes"
       lead={
         <>
-          From A's time to B's: what each layer adds or takes.{" "}
+          From A's time to B's: what each layer adds or takes. A layer is where time passes, and not why: a cause in one
+          makes others slow, so that its share of the difference is not its layer's.{" "}
           <span data-fact="unexplained" data-v={explanation.unexplained_pct}>
             {format.plain(explanation.unexplained_pct)} % of the difference is unexplained by the findings.
           </span>
         </>
       }
     >
-      <div class="scroll" tabIndex={0} role="region" aria-label="Waterfall of layers">
+      <div ref={box}>
         <svg
-          class="chart wide"
-          viewBox={`0 0 ${W} ${steps.length * row + 4}`}
+          class="chart"
+          width={W}
+          height={steps.length * row + 4}
           role="img"
           aria-label="Waterfall from the time of A to the time of B, by layer; the table below has the numbers"
           data-chart="waterfall"
@@ -418,7 +387,9 @@ export function Waterfall({ explanation }: { explanation: Explanation }) {
                   height={row - 8}
                   data-from={step.from}
                   data-to={step.to}
-                />
+                >
+                  <title>{`${step.name}: ${label(step)}`}</title>
+                </rect>
                 <text class="axis" x={x(high) + 6} y={row / 2 + 4}>
                   {label(step)}
                 </text>
@@ -446,8 +417,8 @@ export function Waterfall({ explanation }: { explanation: Explanation }) {
           ]),
           [
             "all",
-            cell(explanation.a_ns, format.time(explanation.a_ns)),
-            cell(explanation.b_ns, format.time(explanation.b_ns)),
+            cell(a_ns, format.time(a_ns)),
+            cell(b_ns, format.time(b_ns)),
             cell(
               delta,
               format.signed(delta, (v) => format.time(v)),

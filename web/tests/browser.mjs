@@ -48,10 +48,10 @@ const read = (html) => JSON.parse(readFileSync(html.replace(/\.html$/, ".json"),
 const close = (x, y) => Math.abs(x - y) <= 1e-9 * Math.max(1, Math.abs(x), Math.abs(y));
 
 /** Opens a page and keeps what it complains about and asks for. */
-async function open(browser, url, { scheme = "light", width = 1400 } = {}) {
+async function open(browser, url, { scheme = "light", width = 1440, height = 900 } = {}) {
   const context = await browser.newContext({
     colorScheme: scheme,
-    viewport: { width, height: 900 },
+    viewport: { width, height },
     acceptDownloads: true,
   });
   const page = await context.newPage();
@@ -79,7 +79,7 @@ async function table(page, name) {
     }
   }, name);
   const found = page.locator(`table[data-table="${name}"]`);
-  await found.waitFor({ state: "attached", timeout: 5_000 });
+  await found.waitFor({ state: "attached", timeout: 30_000 });
   return await found.evaluate((of) =>
     [...of.tBodies[0].rows].map((row) =>
       [...row.cells].map((one) => ("v" in one.dataset ? one.dataset.v : one.textContent)),
@@ -111,7 +111,20 @@ async function numbers(page, report) {
   const comparison = report.comparison ?? explanation?.comparison;
   if (explanation) {
     const fact = (name) => page.locator(`#verdict [data-fact="${name}"]`).getAttribute("data-v").then(Number);
-    if (explanation.change_pct != null) check("verdict: change", close(await fact("change"), explanation.change_pct));
+    if (explanation.change_pct != null) {
+      check("verdict: change", close(await fact("change"), explanation.change_pct));
+      const ends = await page
+        .locator('#verdict [data-fact="interval"]')
+        .evaluate((of) => [of.dataset.low, of.dataset.high, of.textContent]);
+      const known = explanation.ci_low_pct != null;
+      check(
+        "verdict: the interval is that of the change, or there is none",
+        known
+          ? close(Number(ends[0]), explanation.ci_low_pct) && close(Number(ends[1]), explanation.ci_high_pct)
+          : ends[2].startsWith("no interval"),
+        ends.join(" "),
+      );
+    }
     check(
       "verdict: times",
       close(await fact("time-0"), explanation.a_ns) && close(await fact("time-1"), explanation.b_ns),
@@ -154,6 +167,8 @@ async function numbers(page, report) {
         undefined,
         of.p,
         of.p_adjusted,
+        undefined,
+        `${of.a.cv},${of.b.cv}`,
       ]),
     );
     const warnings = comparison.warnings.length + comparison.metrics.reduce((sum, of) => sum + of.warnings.length, 0);
@@ -223,7 +238,7 @@ async function numbers(page, report) {
       report.differences.map((of) => [of.key, of.a, of.b]),
       400,
     );
-  const { from, to } = await view(page);
+  const views = await Promise.all(report.sides.map((_, nr) => own(page, nr)));
   const columns = {
     calls: ["calls", "start", "end"],
     windows: ["windows", "at", null],
@@ -231,6 +246,7 @@ async function numbers(page, report) {
     device: ["requests", "d", "c"],
   };
   for (const [nr, { timeline }] of report.sides.entries()) {
+    const { from, to } = views[nr];
     for (const [lane, [of, start, end]] of Object.entries(columns)) {
       const rows = await table(page, `lane-${nr}-${lane}`);
       const wrong = rows.find(
@@ -257,6 +273,16 @@ async function numbers(page, report) {
 }
 
 const view = (page) => page.$eval("#lanes", (of) => ({ from: Number(of.dataset.from), to: Number(of.dataset.to) }));
+/** The view on a side's own clock. */
+const own = (page, nr) =>
+  page.$eval(
+    "#lanes",
+    (of, nr) => {
+      const origin = Number(of.dataset[`origin${nr}`]);
+      return { from: Number(of.dataset.from) + origin, to: Number(of.dataset.to) + origin };
+    },
+    nr,
+  );
 const still = (page) =>
   page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 
@@ -266,12 +292,13 @@ async function linking(page, report) {
   const chosen = report.sides.length - 1;
   const { timeline } = report.sides[chosen];
   if (timeline.calls.start.length === 0) return;
-  const before = await view(page);
+  const before = await own(page, chosen);
   const call = timeline.calls.start.findIndex((at, i) => timeline.calls.end[i] > before.from && at < before.to);
   if (call >= 0) {
     const canvas = await page.locator("#lanes canvas").boundingBox();
     const top = await page.locator(".lane-name", { hasText: "application calls" }).nth(chosen).boundingBox();
-    const rows = Math.min(4, Math.max(1, new Set(timeline.calls.thread).size));
+    const threads = new Set(timeline.calls.thread).size;
+    const rows = threads > 4 ? 1 : Math.max(1, threads);
     const middle =
       (Math.max(timeline.calls.start[call], before.from) + Math.min(timeline.calls.end[call], before.to)) / 2;
     const row = Math.min([...new Set(timeline.calls.thread)].indexOf(timeline.calls.thread[call]), rows - 1);
@@ -280,7 +307,7 @@ async function linking(page, report) {
       top.y + (top.height * (row + 0.5)) / rows,
     );
     const details = page.locator("#call-details[data-call]");
-    await details.waitFor({ timeout: 3_000 }).catch(() => {});
+    await details.waitFor({ timeout: 10_000 }).catch(() => {});
     const got = (await details.count()) ? Number(await details.getAttribute("data-call")) : -1;
     const overlapping =
       got >= 0 &&
@@ -299,7 +326,8 @@ async function linking(page, report) {
     }
     await page.mouse.move(5, 5);
   }
-  await page.evaluate(() => document.activeElement?.blur?.());
+  // From the top of the page.
+  await page.focus("#scheme");
   let reached = false;
   for (let i = 0; i < 80 && !reached; i++) {
     await page.keyboard.press("Tab");
@@ -311,7 +339,9 @@ async function linking(page, report) {
     await still(page);
     return await view(page);
   };
-  const start = await press("0");
+  await page.locator('[data-align="clock"]').click();
+  await page.focus("#lanes");
+  const start = await view(page);
   const closer = await press("+");
   check("keys: + zooms in", closer.to - closer.from < start.to - start.from);
   const right = await press("ArrowRight");
@@ -332,12 +362,43 @@ async function linking(page, report) {
   check("keys: details are announced", (await page.locator("#call-details").getAttribute("aria-live")) === "polite");
   const difference = report.sides.map((side) => side.timeline.first_difference).find((at) => at != null);
   if (difference != null) {
-    await press("d");
-    check("keys: d is the first difference", Number(await details.getAttribute("data-call")) === difference);
+    await press("f");
+    check("keys: f is the first difference", Number(await details.getAttribute("data-call")) === difference);
+  }
+  const { typical } = timeline.course;
+  if (typical?.row != null) {
+    await press("t");
+    const shown = await own(page, chosen);
+    const all = report.sides.every(({ timeline: { course } }) => course.typical?.row != null);
+    check(
+      "keys: t shows the typical call of each side, whole",
+      shown.from <= typical.start_ns && shown.to >= typical.start_ns + typical.took_ns && all,
+      JSON.stringify([shown, typical]),
+    );
   }
   await press("Escape");
   check("keys: Esc lets go", (await page.locator("#call-details[data-call]").count()) === 0);
   await press("0");
+}
+
+/** What a chart must not do: labels on labels, titles on labels, the same label twice in a row. */
+async function legible(page, name) {
+  const faults = await page.$$eval("svg.chart", (all) =>
+    all.flatMap((svg) => {
+      const boxes = (of) =>
+        [...svg.querySelectorAll(of)].map((text) => [text.getBoundingClientRect(), text.textContent]);
+      const over = ([x], [y]) =>
+        x.left < y.right - 0.5 && y.left < x.right - 0.5 && x.top < y.bottom - 3 && y.top < x.bottom - 3;
+      const chart = svg.dataset.chart ?? svg.getAttribute("aria-label");
+      const [xs, ys, titles] = [boxes(".x-tick"), boxes(".y-tick"), boxes(".y-title")];
+      const pairs = [xs, ys].flatMap((ticks) => ticks.slice(1).map((tick, i) => [ticks[i], tick]));
+      const crossed = [...pairs, ...titles.flatMap((title) => ys.map((tick) => [title, tick]))];
+      return crossed
+        .filter(([x, y]) => over(x, y) || x[1] === y[1])
+        .map(([x, y]) => `${chart}: "${x[1]}" and "${y[1]}"`);
+    }),
+  );
+  check(`${name}: labels of charts stand apart`, faults.length === 0, faults.slice(0, 4).join("; "));
 }
 
 /** Faults that axe calls serious or critical. */
@@ -435,6 +496,108 @@ async function smooth(page, name) {
 const painted = (page) =>
   page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? Number.POSITIVE_INFINITY);
 
+/** In the first view: the typical call of each side, whole, each from its own zero; numbers of calls from 1 on. */
+async function firstScreen(page, name, report) {
+  const lines = await page.$$eval("#verdict [data-line]", (all) => all.map((of) => of.dataset.line));
+  check(
+    `${name}: the lines of the data`,
+    lines.join() === report.headline.first.lines.map((of) => of.name).join(),
+    lines.join(),
+  );
+  const proved = report.explanation?.findings.find((of) => of.counterfactual?.outcome !== "refuted")?.counterfactual;
+  const outcomes = ["confirmed", "partly"];
+  if (lines.includes("Proof"))
+    check(`${name}: Proof only where something was proved`, outcomes.includes(proved?.outcome));
+  const courses = report.sides.map(({ timeline }) => timeline.course);
+  if (courses.every((of) => of.typical)) {
+    for (const [nr, { typical }] of courses.entries()) {
+      const shown = await own(page, nr);
+      check(
+        `${name}: the first view has the typical call of ${"AB"[nr]}`,
+        shown.from <= typical.start_ns && shown.to >= typical.start_ns + typical.took_ns,
+        JSON.stringify([shown, typical]),
+      );
+    }
+  }
+  const onset = courses.findIndex((of) => of.onset);
+  if (onset >= 0) {
+    const nr = Number(await page.locator(`[data-onset="${onset}"]`).getAttribute("data-v"));
+    check(`${name}: the onset is marked`, nr === courses[onset].onset.at.nr, String(nr));
+  }
+  const { calls } = report.sides[0].timeline;
+  if (calls.nr[0] === 1) {
+    await page.locator('[data-align="clock"]').click();
+    await page.focus("#lanes");
+    await page.keyboard.press("Home");
+    await page.keyboard.press("n");
+    await still(page);
+    const side = report.sides.length - 1;
+    const row = Number(await page.locator("#call-details").getAttribute("data-call"));
+    const words = await page.locator("#call-details h3").textContent();
+    const number = report.sides[side].timeline.calls.nr[row];
+    check(`${name}: calls are numbered from 1`, words.includes(`call ${number}:`) && number > row, words.slice(0, 40));
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("0");
+  }
+  for (const [nr, side] of report.sides.entries())
+    check(
+      `${name}: modes of ${"AB"[nr]} are told`,
+      (await page.locator(`[data-modes="${nr}"]`).count()) === Number(side.modes.length > 1),
+    );
+  if (courses.some((of) => of.calls > 20)) {
+    const chart = page.locator('[data-chart="course"]');
+    await chart.scrollIntoViewIfNeeded();
+    await page.waitForTimeout(300);
+    const box = await chart.boundingBox();
+    await page.mouse.move(box.x + box.width * 0.5, box.y + box.height / 2);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * 0.7, box.y + box.height / 2, { steps: 4 });
+    await page.mouse.up();
+    await still(page);
+    const by = await page.locator("#lanes").getAttribute("data-align");
+    check(`${name}: a range of calls is shown in the timeline`, by === "call", by);
+    await page.mouse.move(5, 5);
+    await page.focus("#lanes");
+    await page.keyboard.press("0");
+    await still(page);
+  }
+}
+
+/** The address follows the view; opening it shows the same. */
+async function linked(browser, name, url, report) {
+  const { page, context } = await open(browser, url);
+  await page.focus("#lanes");
+  for (const key of ["+", "+", "ArrowRight", "n"]) await page.keyboard.press(key);
+  await page.waitForFunction(() => location.hash.startsWith("#t="), null, { timeout: 10_000 }).catch(() => {});
+  await page.waitForTimeout(600);
+  const [hash, before] = [new URL(page.url()).hash, await page.$eval("#lanes", (of) => ({ ...of.dataset }))];
+  const call = await page.locator("#call-details").getAttribute("data-call");
+  await context.close();
+  const again = await open(browser, `${url}${hash}`);
+  const after = await again.page.$eval("#lanes", (of) => ({ ...of.dataset }));
+  const near = (key) => Math.abs(Number(before[key]) - Number(after[key])) <= 1;
+  check(
+    `${name}: a link shows the moment`,
+    hash.startsWith("#t=") && ["from", "to", "origin0"].every(near) && before.align === after.align,
+    `${hash} ${after.from} ${after.to}`,
+  );
+  check(
+    `${name}: and its call`,
+    (await again.page.locator("#call-details").getAttribute("data-call")) === call,
+    String(call),
+  );
+  await again.context.close();
+  if (!report.explanation?.findings.length) return;
+  const found = await open(browser, `${url}#findings`);
+  await found.page.waitForTimeout(700);
+  const top = await found.page.$eval("#findings", (of) => of.getBoundingClientRect().top);
+  check(`${name}: #findings leads to the findings`, top > -5 && top < 200, `${top.toFixed(0)} px`);
+  await found.page.getByRole("button", { name: "Show me" }).first().click();
+  await still(found.page);
+  check(`${name}: "show me" shows`, (await found.page.locator("#call-details[data-call]").count()) === 1);
+  await found.context.close();
+}
+
 /** Everything about one page; what its first view says of stalls. */
 async function one(browser, name, html, report) {
   const url = pathToFileURL(html).href;
@@ -446,7 +609,10 @@ async function one(browser, name, html, report) {
     console.log(
       `     ${name}: first view ${stalls.from} to ${stalls.to} ns, stalls ${stalls.stalls0 ?? "-"} (${stalls.stalled0 ?? "-"} ns) and ${stalls.stalls1 ?? "-"} (${stalls.stalled1 ?? "-"} ns)`,
     );
+  await page.screenshot({ path: join(out, `${name}-first.png`) });
   await page.screenshot({ path: join(out, `${name}-light.png`), fullPage: true });
+  await legible(page, name);
+  await firstScreen(page, name, report);
   await numbers(page, report);
   await linking(page, report);
   await accessible(page, name);
@@ -466,11 +632,22 @@ async function one(browser, name, html, report) {
     (await dark.page.evaluate(() => getComputedStyle(document.body).backgroundColor)) === "rgb(246, 247, 249)",
   );
   await dark.context.close();
-  const narrow = await open(browser, url, { width: 420 });
-  const wide = await narrow.page.evaluate(() => document.documentElement.scrollWidth);
-  check(`${name}: fits 420 px`, wide <= 420, `${wide} px`);
-  await narrow.context.close();
-  const all = [seen, dark.seen, narrow.seen];
+  const all = [seen, dark.seen];
+  for (const width of [360, 390]) {
+    const narrow = await open(browser, url, { width, height: 844 });
+    const wide = await narrow.page.evaluate(() => document.documentElement.scrollWidth);
+    check(`${name}: fits ${width} px`, wide <= width, `${wide} px`);
+    const head = await narrow.page.$eval("header", (of) => of.getBoundingClientRect().height);
+    check(`${name}: the header leaves room at ${width} px`, head < 170, `${head.toFixed(0)} px tall`);
+    await legible(narrow.page, `${name}, ${width} px`);
+    if (width === 390) {
+      await narrow.page.screenshot({ path: join(out, `${name}-390-first.png`) });
+      await narrow.page.screenshot({ path: join(out, `${name}-390.png`), fullPage: true });
+    }
+    all.push(narrow.seen);
+    await narrow.context.close();
+  }
+  await linked(browser, name, url, report);
   const asked = all.flatMap((of) => of.requests).filter((of) => of !== url && !of.startsWith("blob:"));
   check(`${name}: no request to anything`, asked.length === 0, asked.join(" "));
   const errors = all.flatMap((of) => of.errors);
@@ -496,7 +673,7 @@ async function hostility(browser, html, report, strings) {
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   check("hostile: 10 kB do not break the layout", wide <= 1400, `${wide} px wide`);
   const tall = await page.$eval("#verdict", (of) => of.getBoundingClientRect().height);
-  check("hostile: the verdict stays readable", tall < 1400, `${tall.toFixed(0)} px tall`);
+  check("hostile: the verdict stays readable", tall < 1700, `${tall.toFixed(0)} px tall`);
   await context.close();
 }
 
@@ -556,7 +733,7 @@ async function serving(browser, report) {
   const { url, seen, close } = await counterfeit(report);
   await shown(browser, "serve", url, "s2", {
     before: async (page) => {
-      await page.waitForSelector(".live progress", { timeout: 5_000 });
+      await page.waitForSelector(".live progress", { timeout: 20_000 });
       check("serve: a run in flight shows", (await page.locator(".live progress").getAttribute("max")) === "5");
     },
   });
@@ -565,6 +742,14 @@ async function serving(browser, report) {
     seen.some(([path]) => path === "/api/report?a=s2&b=s1"),
     seen.map(([path]) => path).join(" "),
   );
+  const chosen = seen.length;
+  const { page, context } = await open(browser, url.replace("?", "?a=s2&b=s1&"));
+  await page.waitForSelector("#verdict-title");
+  check(
+    "serve: the choice in the address is shown",
+    seen.slice(chosen).some(([path]) => path === "/api/report?a=s2&b=s1"),
+  );
+  await context.close();
   check(
     "serve: each request has the token",
     seen.every(([, token]) => token === "s3cret"),
@@ -659,6 +844,14 @@ try {
     );
     check("empty: the policy refuses a request", refused === "connect-src", refused);
     await empty.context.close();
+    const { alone } = reports;
+    const single = await open(browser, pathToFileURL(file("alone", JSON.stringify(alone))).href);
+    const letters = await single.page.$$eval("#verdict .letter", (all) => all.map((of) => of.textContent).join(""));
+    check("alone: one set of runs is one side", !letters.includes("B") && letters.includes("A"), letters);
+    check("alone: no half is drawn twice", (await single.page.locator(".lane-side").count()) === 1);
+    check("alone: no console error", single.seen.errors.length === 0, single.seen.errors.join(" | "));
+    await single.page.screenshot({ path: join(out, "alone-first.png") });
+    await single.context.close();
     await serving(browser, reports.plugged);
     if (iowhy) await served(browser, resolve(iowhy));
     const written = reportsFolder ? readdirSync(reportsFolder).filter((of) => of.endsWith(".html")) : [];

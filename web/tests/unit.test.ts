@@ -3,15 +3,21 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { sizeBins } from "../src/charts.tsx";
+import { aligned, found, viewOf, wholeOf } from "../src/align.ts";
+import { inkOn } from "../src/canvas.tsx";
+import { type Axis, fitted, textWidth } from "../src/chart.tsx";
+import { moment, sizeBins } from "../src/charts.tsx";
+import { at, type Explanation, type Made } from "../src/data.ts";
 import * as format from "../src/format.ts";
 import { firstView, hit, LANE_NAMES, prepare, stallsOf, windowEnds } from "../src/lanes.ts";
+import * as link from "../src/link.ts";
 import { pieces } from "../src/maps.tsx";
-import { stallsIn } from "../src/paint.ts";
+import { layout, paintStalls, paintStarved, stallsIn } from "../src/paint.ts";
 import { bandPath, linePath, stepBand, stepPath } from "../src/path.ts";
 import * as scale from "../src/scale.ts";
 import { unpack } from "../src/unpack.ts";
-import { cause } from "../src/verdict.tsx";
+import * as verdict from "../src/verdict.tsx";
+import { contrast, deltaE, lab } from "./colour.ts";
 import { HOSTILE, hostile, random, sample } from "./sample.ts";
 
 const one = ((value: number) => value) as scale.Scale;
@@ -28,8 +34,37 @@ describe("scales", () => {
     expect(scale.ticks(0, 10, 5)).toEqual([0, 2, 4, 6, 8, 10]);
     expect(scale.ticks(-1, 1, 4)).toEqual([-1, -0.5, 0, 0.5, 1]);
     expect(scale.ticks(5, 5, 4)).toEqual([5]);
-    expect(scale.logTicks(1e3, 1e6)).toEqual([1e3, 1e4, 1e5, 1e6]);
-    expect(scale.logTicks(900, 6000)).toEqual([1000, 2000, 5000]);
+    expect(scale.logTicks(1e3, 1e6, 8)).toEqual([1e3, 1e4, 1e5, 1e6]);
+    expect(scale.logTicks(900, 6000, 8)).toEqual([1000, 2000, 3000, 5000]);
+    // Far less than a decade still has ticks, where the data are.
+    expect(scale.logTicks(3e5, 5.2e5, 8)).toEqual([3e5, 3.5e5, 4e5, 4.5e5, 5e5]);
+    expect(scale.logTicks(4.05e6, 4.35e6, 8).length).toBeGreaterThanOrEqual(2);
+    expect(scale.logTicks(1, 1e12, 5).length).toBeLessThanOrEqual(5);
+  });
+  it("have labels that neither touch nor say the same twice", () => {
+    const rand = random(7);
+    for (let round = 0; round < 300; round++) {
+      const log = rand() < 0.5;
+      const from = 10 ** (rand() * 9);
+      const to = from * (1 + 10 ** (rand() * 6 - 2));
+      const width = 120 + rand() * 700;
+      const text = [format.instant, format.time, format.rateTick, (of: number) => format.short(String(of), 4)][
+        Math.floor(rand() * 4)
+      ] as (of: number) => string;
+      const axis: Axis = { from, to, log, text, title: "" };
+      const x = (log ? scale.logarithmic : scale.linear)(from, to, 0, width);
+      const shown = fitted(axis, x, width, textWidth);
+      expect(shown.length).toBeGreaterThan(0);
+      shown.slice(1).forEach((value, i) => {
+        const before = at(shown, i);
+        expect(text(value)).not.toBe(text(before));
+        expect(x(value) - x(before)).toBeGreaterThanOrEqual((textWidth(text(value)) + textWidth(text(before))) / 2);
+      });
+    }
+    // Three equal dates are one.
+    const days = ["2026-11-22T10:00:00", "2026-11-22T11:30:00", "2026-11-22T12:00:00"];
+    expect(days.map((_, i) => moment(days, i))).toEqual(["10:00:00", "11:30:00", "12:00:00"]);
+    expect(moment(["2026-11-21T10:00:00", "2026-11-22T10:00:00"], 1)).toBe("2026-11-22");
   });
 });
 
@@ -66,10 +101,10 @@ describe("clipping", () => {
       view.to = view.from + rand() * 20;
       const [first, last] = scale.inView(start, scale.runningMax(end), view);
       for (let i = 0; i < n; i++) {
-        const seen = end[i] >= view.from && start[i] < view.to;
+        const seen = at(end, i) >= view.from && at(start, i) < view.to;
         if (seen) expect(i >= first && i < last).toBe(true);
       }
-      if (first < last) expect(end[first] >= view.from).toBe(true);
+      if (first < last) expect(at(end, first) >= view.from).toBe(true);
     }
   });
   it("puts no two items of a row on each other while there are rows", () => {
@@ -109,25 +144,26 @@ describe("paths", () => {
 describe("lanes", () => {
   const report = sample({ calls: 12 });
   const sides = report.sides.map((side) => prepare(side.timeline));
+  const [one_, two_] = [at(sides, 0), at(sides, 1)];
   it("hold every item once and in order", () => {
-    const busy = prepare(sample({ kind: "busy", calls: 500 }).sides[0].timeline);
+    const busy = prepare(at(sample({ kind: "busy", calls: 500 }).sides, 0).timeline);
     for (const name of LANE_NAMES) {
       const lane = busy.lanes[name];
-      for (let k = 1; k < lane.start.length; k++) expect(lane.start[k]).toBeGreaterThanOrEqual(lane.start[k - 1]);
+      for (let k = 1; k < lane.start.length; k++) expect(lane.start[k]).toBeGreaterThanOrEqual(at(lane.start, k - 1));
       expect(new Set(lane.id).size).toBe(lane.id.length);
     }
     expect(busy.lanes.device.id.length).toBe(500);
   });
   it("hit the item under the pointer, as a plain loop does", () => {
-    const lane = sides[1].lanes.device;
+    const lane = two_.lanes.device;
     for (let k = 0; k < lane.start.length; k++) {
-      expect(hit(lane, (lane.start[k] + lane.end[k]) / 2, lane.row[k], 0)).toBe(k);
+      expect(hit(lane, (at(lane.start, k) + at(lane.end, k)) / 2, at(lane.row, k), 0)).toBe(k);
     }
-    expect(hit(lane, lane.maxEnd[lane.maxEnd.length - 1] + 1e6, 0, 10)).toBe(-1);
+    expect(hit(lane, at(lane.maxEnd, lane.maxEnd.length - 1) + 1e6, 0, 10)).toBe(-1);
   });
   it("link a call with what it led to", () => {
-    const of = sides[1].ofCall(3);
-    const { timeline } = sides[1];
+    const of = two_.ofCall(3);
+    const { timeline } = two_;
     for (const [name, call] of [
       ["windows", timeline.windows.call],
       ["plug", timeline.plugs.call],
@@ -138,11 +174,11 @@ describe("lanes", () => {
     }
   });
   it("end windows when their last page arrives", () => {
-    const ends = windowEnds(sides[0].timeline);
-    expect([...ends]).toEqual(sides[0].timeline.requests.c);
+    const ends = windowEnds(one_.timeline);
+    expect([...ends]).toEqual(one_.timeline.requests.c);
   });
   it("find stalls where requests wait and the device idles", () => {
-    const { timeline } = sample({ calls: 2 }).sides[1];
+    const { timeline } = at(sample({ calls: 2 }).sides, 1);
     const stalls = stallsOf(timeline);
     expect(stalls.length).toBe(timeline.requests.q.length);
     stalls.forEach(([from, to], i) => {
@@ -152,14 +188,155 @@ describe("lanes", () => {
     timeline.requests.d = timeline.requests.q.slice();
     expect(stallsOf(timeline)).toEqual([]);
   });
-  it("show the stalls of B and none such in A at first sight", () => {
-    const whole = { from: 0, to: Math.max(...report.sides.map((side) => side.timeline.elapsed_ns)) };
-    const view = firstView(sides, whole);
-    const [a, b] = sides.map((side) => stallsIn(side, view));
+  it("show the typical call of each side from its own zero at first", () => {
+    const { origin } = aligned(sides, "typical", 1, 0);
+    const view = firstView(sides, wholeOf(report, origin));
+    const [a, b] = sides.map((side, nr) => {
+      const own = viewOf(view, at(origin, nr));
+      const { typical } = side.timeline.course;
+      expect(typical && typical.start_ns >= own.from && typical.start_ns + typical.took_ns <= own.to).toBe(true);
+      return stallsIn(side, own);
+    }) as [{ count: number; ns: number }, { count: number; ns: number }];
     expect(b.count).toBeGreaterThanOrEqual(3);
     // At 1,200 px each of them is some px wide.
     expect((b.ns / b.count / (view.to - view.from)) * 1200).toBeGreaterThan(4);
     expect(a.ns).toBeLessThan(b.ns / 20);
+  });
+  it("draw depth where there are more items than rows", () => {
+    const { timeline } = at(sample({ calls: 2 }).sides, 0);
+    const n = 320;
+    const many = (of: (i: number) => number) => Array.from({ length: n }, (_, i) => of(i));
+    for (const column of Object.keys(timeline.requests) as (keyof typeof timeline.requests)[])
+      timeline.requests[column] = many(() => 0);
+    // 32 at once, each 32 long.
+    Object.assign(timeline.requests, {
+      q: many((i) => i),
+      d: many((i) => i),
+      c: many((i) => i + 32),
+      dir: many((i) => i % 2),
+    });
+    const { device } = prepare(timeline).lanes;
+    expect(device.depth?.most).toBe(32);
+    const middle = scale.lowerBound(device.depth?.at ?? [], 100.5) - 1;
+    expect([device.depth?.first[middle], device.depth?.second[middle]]).toEqual([16, 16]);
+    // Few are drawn one by one.
+    timeline.requests.c = many((i) => i + 4);
+    const few = prepare(timeline).lanes.device;
+    expect(few.depth).toBeNull();
+    for (let k = 0; k < n; k++)
+      for (let j = k + 1; j < Math.min(n, k + 4); j++) expect(few.row[j]).not.toBe(few.row[k]);
+  });
+  it("fold threads beyond four, and unfold them", () => {
+    const { timeline } = at(sample({ kind: "busy", calls: 200 }).sides, 0);
+    timeline.calls.thread = timeline.calls.thread.map((_, i) => i % 16);
+    const [folded, unfolded] = [prepare(timeline), prepare(timeline, true)];
+    expect([folded.threads, folded.lanes.calls.depth !== null]).toEqual([16, true]);
+    expect([unfolded.lanes.calls.rows, unfolded.lanes.calls.depth]).toEqual([16, null]);
+    expect(layout([unfolded]).height).toBeGreaterThan(layout([folded]).height);
+  });
+  it("leave out lanes that are empty on all sides", () => {
+    const { timeline } = at(sample({ calls: 2 }).sides, 0);
+    timeline.plugs = { start: [], end: [], call: [], cause: [], nr: [] };
+    const lanes = layout([prepare(timeline)]).places.map((place) => place.lane);
+    expect(lanes).not.toContain("plug");
+    expect(lanes).toContain("device");
+  });
+});
+
+describe("stalls", () => {
+  /** Area of the red in a picture. */
+  function painted(paint: (context: CanvasRenderingContext2D) => void): number {
+    let area = 0;
+    const context = {
+      fillStyle: "",
+      measureText: () => ({ width: 1e9 }),
+      fillText: () => {},
+      fillRect(this: { fillStyle: string }, _x: number, _y: number, width: number, height: number) {
+        if (this.fillStyle === "stall-soft" || this.fillStyle === "narrow") area += width * height;
+      },
+    };
+    paint(context as unknown as CanvasRenderingContext2D);
+    return area;
+  }
+  // Wide ones are filled in stall-soft, narrow ones in stall; the line below a wide one does not count.
+  const colour = (name: string) => (name === "stall" ? "narrow" : name);
+
+  it("are as wide as they are, however far away", () => {
+    const { timeline } = at(sample({ calls: 40 }).sides, 1);
+    const side = prepare(timeline);
+    const whole = { from: 0, to: timeline.elapsed_ns };
+    const share = side.stalls.reduce((sum, [from, to]) => sum + to - from, 0) / timeline.elapsed_ns;
+    const { places } = layout([side]);
+    const [plug, device] = [places.find((of) => of.lane === "plug"), places.find((of) => of.lane === "device")];
+    const tall = (device?.top ?? 0) + (device?.height ?? 0) - (plug?.top ?? 0);
+    for (const width of [200, 1000, 3000]) {
+      const area = painted((context) => paintStalls(context, side, places, whole, width, colour, "none"));
+      expect(area / (width * tall) / share).toBeGreaterThan(0.97);
+      // The line at the foot of wide ones adds a little.
+      expect(area / (width * tall) / share).toBeLessThan(1.1);
+    }
+    const starved = timeline.overview.starved.reduce((sum, of) => sum + of, 0) * timeline.overview.slice_ns;
+    const x = scale.linear(0, timeline.elapsed_ns, 0, 1000);
+    const area = painted((context) => paintStarved(context, side, 0, 20, x, colour));
+    expect(area / (1000 * 20)).toBeCloseTo(starved / timeline.elapsed_ns, 3);
+  });
+});
+
+describe("links", () => {
+  it("lead to the moment that they were made of", () => {
+    const table: link.Moment[] = [
+      { view: { from: -5, to: 1000 }, by: "typical", origin: [12, 34], call: [1, 65] },
+      { view: { from: 0, to: 2e9 }, by: "clock", origin: [0], call: null },
+    ];
+    for (const of of table) expect(link.read(link.written(of))).toEqual(of);
+    for (const hash of ["", "#findings", "#t=3", "#t=5,1", "#t=a,b", "#find=x"]) expect(link.read(hash)).toBeNull();
+    expect(link.read("#t=1,2&align=<b>&zero=x&call=Z.9")).toEqual({
+      view: { from: 1, to: 2 },
+      by: "clock",
+      origin: [0, 0],
+      call: null,
+    });
+  });
+  it("are found by number, sector and name", () => {
+    const sides = sample({ calls: 8 }).sides.map((side) => prepare(side.timeline));
+    const { requests } = at(sides, 1).timeline;
+    expect(found(sides, "call 3")).toEqual({ side: 1, row: 2, nr: 3 });
+    expect(found(sides, " 8 ")?.nr).toBe(8);
+    expect(found(sides, `sector ${at(requests.sector, 20) + 1}`)?.row).toBe(at(requests.call, 20));
+    expect(found(sides, "TABLE")?.row).toBe(0);
+    for (const words of ["", "9000", "sector 99999999", "nothing"]) expect(found(sides, words)).toBeNull();
+  });
+  it("align calls by number and by place in the file", () => {
+    const sides = sample({ calls: 8 }).sides.map((side) => prepare(side.timeline));
+    const start = (side: number, row: number) => at(at(sides, side).timeline.calls.start, row);
+    for (const by of ["call", "offset"] as const) {
+      expect(aligned(sides, by, 1, 5).origin).toEqual([start(0, 5), start(1, 5)]);
+    }
+    expect(aligned(sides, "clock", 1, 5).origin).toEqual([0, 0]);
+    at(sides, 0).timeline.calls.offset.fill(7);
+    expect(aligned(sides, "offset", 1, 5).note).toContain("A has no call at this offset");
+  });
+});
+
+describe("the first screen", () => {
+  const made = (of: Partial<Made>): Made => ({ ...(sample().explanation?.findings[0]?.counterfactual as Made), ...of });
+  it("calls an experiment by what it says", () => {
+    const table: [Partial<Made>, string][] = [
+      [{ outcome: "confirmed" }, "Confirmed"],
+      [{ outcome: "partly", gone_pct: 50 }, "Partly confirmed"],
+      [{ outcome: "partly", gone_pct: 131 }, "Overshoots"],
+      [{ outcome: "partly", gone_pct: 131, figures_moved: false }, "Partly confirmed"],
+      [{ outcome: "refuted", gone_pct: -32 }, "Refuted"],
+    ];
+    for (const [of, word] of table) expect(verdict.outcome(made(of))).toBe(word);
+  });
+  it("has the interval of its own number, and not of another", () => {
+    const of = sample().explanation as Explanation;
+    expect(verdict.interval({ ...of, ci_low_pct: 1.25, ci_high_pct: 9.75 })).toBe("95 % interval [+1.3 %, +9.8 %]");
+    expect(verdict.interval({ ...of, ci_low_pct: null, runs_a: 1, runs_b: 1 })).toBe("no interval from 1 and 1 runs");
+  });
+  it("has coefficients of variation in percent, as the data has them", () => {
+    expect([verdict.spread(57.585), verdict.spread(1.2), verdict.spread(null)]).toEqual(["57.6 %", "1.20 %", "none"]);
   });
 });
 
@@ -187,6 +364,11 @@ describe("formats", () => {
       [format.time(0.01), "0 s"],
       [format.time(1e9), "1.00 s"],
       [format.time(999_960), "1000 µs"],
+      [format.signed(-0.01, (ns) => format.time(ns)), "0 s"],
+      [format.signed(-1500, (ns) => format.time(ns)), "−1.50 µs"],
+      [format.sizeTick(3 * 2 ** 29), "1.5 GiB"],
+      [format.rateTick(1), "1 B/s"],
+      [format.rateTick(250e6), "250 MB/s"],
       [format.instant(2_000_000), "2 ms"],
       [format.instant(1_250), "1.25 µs"],
       [format.size(131_072), "128 KiB"],
@@ -209,7 +391,7 @@ describe("formats", () => {
     const bytes = Array.from({ length: 40 }, (_, i) => (i + 1) * 4096);
     const bins = sizeBins([{ bytes, count: bytes.map(() => 2) }]);
     expect(bins.length).toBe(6);
-    expect(bins.reduce((sum, bin) => sum + bin.share[0], 0)).toBeCloseTo(1, 12);
+    expect(bins.reduce((sum, bin) => sum + at(bin.share, 0), 0)).toBeCloseTo(1, 12);
   });
   it("join strips of a file that went through the same", () => {
     expect(pieces([1, 1, 2, 4, 4], [null, null, null, "x", "y"])).toEqual([
@@ -219,12 +401,47 @@ describe("formats", () => {
       { from: 4, to: 5, state: 4, by: "y" },
     ]);
   });
-  it("do not say twice what to do", () => {
-    const first = sample().explanation?.findings[0];
-    expect(cause(`Why: Because. To do: ${first?.change} It is not alone: x as well.`, first)).toBe(
-      "Because. It is not alone: x as well.",
-    );
-    expect(cause("Why: Because.", undefined)).toBe("Because.");
+});
+
+describe("colours", () => {
+  const css = readFileSync(new URL("../src/style.css", import.meta.url), "utf8");
+  const looks = [/:root \{([^}]*)\}/, /:root\[data-look="dark"\] \{([^}]*)\}/].map(
+    (of) =>
+      new Map(
+        [...(of.exec(css)?.[1] ?? "").matchAll(/--([a-z-]+): (#[0-9a-f]{6});/g)].map((one) => [
+          one[1] ?? "",
+          one[2] ?? "",
+        ]),
+      ),
+  );
+  const of = (look: Map<string, string>, name: string) => {
+    const found = look.get(name);
+    if (!found) throw new Error(`no colour ${name}`);
+    return found;
+  };
+  it("are told apart as far as published pairs are", () => {
+    // Sharma, Wu and Dalal 2005, table 1.
+    expect(deltaE([50, 2.6772, -79.7751], [50, 0, -82.7485])).toBeCloseTo(2.0425, 4);
+    expect(deltaE([60.2574, -34.0099, 36.2677], [60.4626, -34.1751, 39.4387])).toBeCloseTo(1.2644, 4);
+    expect(deltaE([2.0776, 0.0795, -1.135], [0.9033, -0.0636, -0.5514])).toBeCloseTo(0.9082, 4);
+  });
+  it("stay apart for colour-blind eyes", () => {
+    const names = ["a", "b", "read", "write", "stall", "device"];
+    for (const look of looks)
+      for (const eyes of ["none", "protanopia", "deuteranopia"] as const)
+        names.forEach((name, i) => {
+          for (const other of names.slice(i + 1)) {
+            const apart = deltaE(lab(of(look, name), eyes), lab(of(look, other), eyes));
+            expect(apart, `${name} and ${other}, ${eyes}`).toBeGreaterThanOrEqual(15);
+          }
+        });
+  });
+  it("bear the text that is written on them", () => {
+    for (const look of looks)
+      for (const name of ["read", "write", "sync", "plug", "queue", "window"]) {
+        const fill = of(look, name);
+        expect(contrast(fill, inkOn(fill)), name).toBeGreaterThanOrEqual(4.5);
+      }
   });
 });
 

@@ -35,8 +35,8 @@ pub(crate) fn steps(steps: &mut Steps, reports: bool) {
         steps.skip("page", &format!("not installed: {}", missing.join(", ")));
         return;
     }
-    // Not `npm ci`: it refuses a lock file when a registry does not have the packages of other platforms.
-    let install = ["install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
+    // The lock file names the packages of other platforms, too, whether or not a registry has them.
+    let install = ["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
     steps.run("page: packages", &mut here("npm", &install));
     steps.run("page: built from its sources", &mut here("node", &["build.mjs", "--check"]));
     steps.run("page: types and lint", &mut here("npm", &["run", "--silent", "check"]));

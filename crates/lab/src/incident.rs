@@ -102,6 +102,8 @@ pub struct RunnableRow {
     pub plan: Plan,
     /// Repetitions that the scenario makes.
     pub repetitions: u32,
+    /// What its scenario assumes.
+    pub assumed: Vec<String>,
 }
 
 /// The row (or extra run) of an incident as it is run, or the names that there are.
@@ -120,7 +122,8 @@ pub fn row(id: &str, row: &str) -> Result<RunnableRow, IncidentError> {
         ));
     };
     let repetitions = scenario.sequences.min(run.most_sequences).max(run.least_sequences).max(1);
-    Ok(RunnableRow { command: run.command.clone(), plan: run.plan.clone(), repetitions })
+    let assumed = scenario.assumptions.iter().map(|of| of.what.clone()).collect();
+    Ok(RunnableRow { command: run.command.clone(), plan: run.plan.clone(), repetitions, assumed })
 }
 
 /// The rows that an explanation of the incident compares: the old one (or the one without the cause), and the broken

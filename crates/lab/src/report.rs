@@ -4,7 +4,9 @@
 //! tally      of every run: latencies, sizes of requests                              (while the sides are gathered)
 //! explain    verdict, findings, layers, as `iowhy explain` has them
 //! survey     of one run of each side: slices, calls, map; where they begin to differ (first pass)
-//! detail     lanes of what happened around the start, the first difference, the longest call (second pass)
+//! course     latencies by call number, the call at which a side becomes slow, the call that stands for a side
+//! detail     lanes of what happened around the start, the first difference, the longest call, these calls (second pass)
+//! first      the first screen: what got slower, by how much, why, how sure
 //! html       the page with the object in it
 //! glance     what a terminal shows of the same
 //! ```
@@ -14,8 +16,10 @@
 //!
 //! Known limit: lanes of calls are those of calls in progress at once, since events do not name threads.
 
+pub mod course;
 pub mod detail;
 pub mod facts;
+pub mod first;
 pub mod glance;
 pub mod html;
 pub mod samples;
@@ -29,10 +33,14 @@ use serde_json::{Value, json};
 
 use crate::explain::gathered::Gathered;
 use crate::explain::tally::{self, Ecdf, Shift, Sizes, Tally};
+use crate::incident::{self, IncidentResult};
 use crate::store::{Filter, Store, StoreError, moment};
+use course::{Course, Landmarks};
+use iowhy_compare::Verdict;
 use iowhy_compare::history::{self, Traced};
 use iowhy_stats::figure::finite;
 use iowhy_stats::metric::{Group, HEADLINES};
+use iowhy_stats::modes;
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_text::shown;
 use iowhy_trace::join::UNKNOWN_FILE;
@@ -42,13 +50,15 @@ use iowhy_why::{Explanation, json as explanation_json};
 use survey::Survey;
 
 /// Largest file, if that can be had.
-pub const MOST_BYTES: usize = 1_000_000;
+pub const MOST_BYTES: usize = 4 << 20;
 /// Events of a part to begin with.
 const EVENTS: u64 = 24_000;
 /// Fewest events that a part is cut down to.
 const LEAST_EVENTS: u64 = 500;
 /// Longest label in a title.
 const LABEL: usize = 60;
+/// Chance of reporting modes where there is one.
+const ALPHA: f64 = 0.01;
 /// Longest and shortest history that is drawn, runs.
 const HISTORY: u64 = 1_000;
 const LEAST_HISTORY: usize = 3;
@@ -94,6 +104,21 @@ struct Run {
     operations: u64,
 }
 
+/// Runs whose times belong together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct RunMode {
+    /// Median of their times per operation.
+    centre_ns: f64,
+    runs: usize,
+}
+
+/// The modes of times per operation, fastest first; nothing of runs with one mode.
+fn run_modes(times: &[f64]) -> Vec<RunMode> {
+    let found = modes::two(times).map_or_else(|| modes::find(times, ALPHA), Vec::from);
+    let several = found.len() > 1;
+    found.into_iter().filter(|_| several).map(|mode| RunMode { centre_ns: mode.centre, runs: mode.count }).collect()
+}
+
 /// Columns of rows, all equally long.
 macro_rules! columns {
     ($(#[$of:meta])* $name:ident { $($(#[$doc:meta])* $column:ident: $type:ty,)* }) => {
@@ -122,6 +147,19 @@ pub struct Overview {
     pub calls: Vec<u32>,
     /// Share of the slice with nothing at the device and something in a plug or with the elevator.
     pub starved: Vec<f64>,
+    /// Bytes of all calls that have ended by the end of the slice; without calls, those of the device.
+    pub done_bytes: Vec<u64>,
+    /// Calls that have ended by then.
+    pub done_calls: Vec<u64>,
+}
+
+/// Times of a run with nothing at the device and something in a plug or with the elevator.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stalls {
+    /// How many.
+    pub count: u64,
+    /// How long they are together.
+    pub ns: u64,
 }
 
 /// A part of the run that is shown with all its rows.
@@ -136,6 +174,8 @@ pub struct Part {
 
 columns! {
     Calls {
+        /// Which of the run's calls, from 1 on, in the order in which they began.
+        nr: u64,
         /// When they began.
         start: i64,
         /// When they ended.
@@ -269,6 +309,10 @@ pub struct Timeline {
     pub files: Vec<File>,
     /// All of it.
     pub overview: Overview,
+    /// Stalls of all of it.
+    pub stalls: Stalls,
+    /// Its calls.
+    pub course: Course,
     pub detail: Vec<Part>,
     /// Row of the first call that the other side served differently.
     pub first_difference: Option<usize>,
@@ -294,6 +338,7 @@ struct Side {
     command: Option<String>,
     facts: Vec<Fact>,
     runs: Vec<Run>,
+    modes: Vec<RunMode>,
     latency: Vec<Ecdf>,
     request_sizes: Vec<Sizes>,
     timeline: Timeline,
@@ -325,6 +370,7 @@ fn make_within(
 ) -> Result<Report, Problems> {
     let chosen = chosen(sides);
     let (surveys, differs) = surveyed(sides, chosen)?;
+    let landmarks = course::landmarks(&surveys);
     let tallies = [0, 1].map(|side: usize| {
         let mut all = Tally::default();
         sides[side].seen.iter().for_each(|seen| all.merge(&seen.tally));
@@ -333,12 +379,19 @@ fn make_within(
     let shift = tally::shifts(&tallies[0], &tallies[1]);
     let mut events = EVENTS;
     loop {
-        let timelines = of_both(&|side| timeline(&sides[side], chosen[side], &surveys[side], differs[side], events))?;
+        let of_side = |side: usize| {
+            timeline(&sides[side], chosen[side], &surveys[side], (differs[side], landmarks[side]), events)
+        };
+        let timelines = of_both(&of_side)?;
         let mut described = Vec::new();
         for (nr, timeline) in timelines.into_iter().enumerate() {
             described.push(describe(&sides[nr], &tallies[nr], timeline));
         }
-        let report = assemble(explanation, &described, &shift, history.as_ref());
+        // One set of runs with one mode stands on both sides.
+        if explanation.verdict == Verdict::Same && explanation.a == explanation.b {
+            described.truncate(1);
+        }
+        let report = assemble(explanation, sides, &described, &shift, history.as_ref());
         if report.html.len() <= most_bytes || events <= LEAST_EVENTS {
             return Ok(report);
         }
@@ -402,12 +455,13 @@ fn timeline(
     side: &Gathered,
     run: usize,
     survey: &Survey,
-    differs: Option<usize>,
+    (differs, landmarks): (Option<usize>, Landmarks),
     events: u64,
 ) -> Result<Timeline, Problem> {
-    let mut builder = detail::Builder::new(survey, detail::parts(survey, differs, events));
+    let mut builder = detail::Builder::new(survey, detail::parts(survey, differs, &landmarks.marks(), events));
     replay(side, run, &mut builder)?;
     let mut timeline = builder.finish(differs);
+    timeline.course = course::of(survey, landmarks, &timeline.calls.nr);
     timeline.seed = side.seen.get(run).map_or(0, |seen| seen.seed);
     timeline.files = facts::files(side, run);
     let ids = number_files(&mut timeline, survey);
@@ -475,16 +529,24 @@ fn describe(side: &Gathered, tally: &Tally, timeline: Timeline) -> Side {
         command: facts::command(side),
         facts: facts::facts(side),
         runs: side.side.runs.iter().enumerate().map(run).collect(),
+        modes: run_modes(&side.side.runs.iter().map(time_per_operation).collect::<Vec<f64>>()),
         latency: tally.ecdfs(),
         request_sizes: tally.sizes(),
         timeline,
     }
 }
 
-fn assemble(explanation: &Explanation, sides: &[Side], shift: &[Shift], history: Option<&Value>) -> Report {
+fn assemble(
+    explanation: &Explanation,
+    gathered: &[Gathered; 2],
+    sides: &[Side],
+    shift: &[Shift],
+    history: Option<&Value>,
+) -> Report {
+    let alone = sides.len() < 2;
     let (a, b) = (shown(&explanation.a, LABEL), shown(&explanation.b, LABEL));
-    let verdict = explanation.verdict.word();
-    let title = format!("{a} against {b}: {verdict} ({:+.1} %)", explanation.change_pct);
+    let verdict = if alone { "none" } else { explanation.verdict.word() };
+    let title = if alone { a } else { format!("{a} against {b}: {verdict} ({:+.1} %)", explanation.change_pct) };
     let mut explained = explanation_json::explain(explanation);
     // It is part of the explanation, once.
     let comparison = explained["comparison"].take();
@@ -492,6 +554,7 @@ fn assemble(explanation: &Explanation, sides: &[Side], shift: &[Shift], history:
         [a, b] => facts::differences(&a.facts, &b.facts),
         _ => Vec::new(),
     };
+    let first = first::of(gathered, explanation, &differences, alone);
     let data = json!({
         "schema": "iowhy.report/1",
         "version": env!("CARGO_PKG_VERSION"),
@@ -500,15 +563,25 @@ fn assemble(explanation: &Explanation, sides: &[Side], shift: &[Shift], history:
             "verdict": verdict,
             "sentence": text::difference(explanation),
             "why": text::summary(explanation),
+            "first": first,
         },
-        "explanation": explained,
-        "comparison": comparison,
+        "explanation": if alone { Value::Null } else { explained },
+        "comparison": if alone { Value::Null } else { comparison },
         "sides": sides,
-        "shift": shift,
+        "shift": if alone { &shift[..0] } else { shift },
         "history": history,
         "differences": differences,
+        "incident": Value::Null,
     });
     let html = html::pack(&title, &data);
+    Report { data, html }
+}
+
+/// The report of an incident with published and simulated figures, its claims, and what is not explained.
+pub fn with_incident(report: Report, of: &IncidentResult) -> Report {
+    let Report { mut data, .. } = report;
+    data["incident"] = incident::report::brief(of);
+    let html = html::pack(data["title"].as_str().unwrap_or_default(), &data);
     Report { data, html }
 }
 

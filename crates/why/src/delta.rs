@@ -8,7 +8,7 @@ use super::digest::{Digest, Time};
 use super::{MATERIAL_PCT, Side};
 use iowhy_compare::Verdict;
 use iowhy_stats::figure::share;
-use iowhy_stats::mann_whitney;
+use iowhy_stats::{mann_whitney, welch};
 
 /// Unit of a figure.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -380,6 +380,16 @@ impl<'a> Delta<'a> {
     pub fn change_pct(&self) -> f64 {
         let [a, b] = self.time_ns();
         if a > 0.0 { 100.0 * (b - a) / a } else { 0.0 }
+    }
+
+    /// Interval of that change: of the difference of the means by Welch, over the base's mean; infinite from single runs.
+    pub fn interval_pct(&self, level: f64) -> (f64, f64) {
+        let times = |side: &Side| side.runs.iter().map(|run| self.time_of(run)).collect::<Vec<f64>>();
+        let (fast, slow) = (times(self.fast), times(self.slow));
+        let [a, b] = if self.a_is_slow { [slow, fast] } else { [fast, slow] };
+        let base = self.time_ns()[0];
+        let (low, high) = welch::interval(&a, &b, level);
+        if base > 0.0 { (100.0 * low / base, 100.0 * high / base) } else { (f64::NEG_INFINITY, f64::INFINITY) }
     }
 
     /// By how much as much work as an operation of the slow side takes longer on it, ns.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::certainty;
-use super::{Advice, Counterfactual, Evidence, Explanation, Finding};
+use super::{Advice, Counterfactual, Evidence, Explanation, Finding, LEVEL};
 use iowhy_stats::figure::finite;
 
 fn evidence(evidence: &Evidence) -> Value {
@@ -84,6 +84,9 @@ pub fn explain(explanation: &Explanation) -> Value {
         "a_ns": finite(explanation.time_ns[0]),
         "b_ns": finite(explanation.time_ns[1]),
         "change_pct": finite(explanation.change_pct),
+        "ci_low_pct": end(explanation.ci_pct.0),
+        "ci_high_pct": end(explanation.ci_pct.1),
+        "ci_level": LEVEL,
         "verdict": explanation.verdict.word(),
         "because": explanation.because,
         "headline": json!({ "basis": explanation.basis.word(), "subject": explanation.basis.subject() }),

@@ -101,6 +101,8 @@ pub struct Explanation {
     pub time_ns: [f64; 2],
     /// Change of it in percent of A.
     pub change_pct: f64,
+    /// Interval of the change at [`LEVEL`], percent; infinite from single runs.
+    pub ci_pct: (f64, f64),
     /// The verdict on the difference.
     pub verdict: Verdict,
     /// Why that is so.
@@ -124,6 +126,9 @@ pub struct Explanation {
     /// Lost events, inferred windows, single runs.
     pub warnings: Vec<String>,
 }
+
+/// Level of the interval of the change.
+pub const LEVEL: f64 = 0.95;
 
 /// Changes of the time for an operation up to this are not explained, percent.
 pub const MATERIAL_PCT: f64 = 1.0;
@@ -182,6 +187,7 @@ pub fn explain(a: &Side, b: &Side, comparison: Option<Comparison>) -> Explanatio
         basis: delta.basis,
         time_ns: delta.time_ns(),
         change_pct: delta.change_pct(),
+        ci_pct: delta.interval_pct(LEVEL),
         verdict,
         because,
         comparison,

@@ -224,6 +224,17 @@ impl Counterfactual {
         }
     }
 
+    /// More of the difference is gone than there was: the setting does something else as well.
+    pub fn overshoots(&self) -> bool {
+        let elsewhere = self.device_only || self.figures_moved == Some(false);
+        self.outcome == Outcome::Partly && self.gone_pct > 100.0 && !elsewhere
+    }
+
+    /// The words that begin a sentence about it.
+    pub fn title(&self) -> &'static str {
+        if self.overshoots() { "Overshoots" } else { self.outcome.title() }
+    }
+
     /// With whether it bears on the story, and not only on the time.
     pub fn with_story(self, figures_moved: Option<bool>, device_only: bool) -> Counterfactual {
         let outcome = match self.outcome {
@@ -395,6 +406,7 @@ mod tests {
             for a_is_slow in [false, true] {
                 let found = of(switched, a_is_slow, None);
                 assert_eq!(found.outcome, expected, "{found:?}");
+                assert_eq!(found.title() == "Overshoots", gone_pct > 100.0, "{found:?}");
                 assert!((found.gone_pct - gone_pct).abs() < 0.1, "{found:?}");
                 assert_eq!(found.change_pct_before < 0.0, a_is_slow);
                 assert!(found.ci_before_pct.0 < found.change_pct_before);

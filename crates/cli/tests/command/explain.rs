@@ -76,7 +76,7 @@ fn sides(incident: &Incident) -> [Gathered; 2] {
         let command = whole.replace(word, other);
         let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
         let plan = plan_of_command(&words).unwrap_or_else(|problems| panic!("{id}: {}", problems.render()));
-        Simulated { label: name, command, plan, runs: *runs }.make(false, &|| {}).expect("it runs")
+        Simulated { label: name, command, plan, runs: *runs, assumed: Vec::new() }.make(false, &|| {}).expect("it runs")
     })
 }
 

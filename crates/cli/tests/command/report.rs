@@ -197,6 +197,9 @@ fn an_incident_writes_a_report_as_well() {
     let (_, data) = folder.page("x.html");
     check(&data, "incident");
     assert!(data["explanation"]["findings"][0]["counterfactual"].is_object(), "it is proved");
+    let told = |key: &str| data["incident"][key].as_array().map_or(0, Vec::len);
+    assert!(told("rows") > 2 && told("claims") > 2 && told("assumptions") > 2, "{}", data["incident"]);
+    assert!(data["incident"]["unexplained"].as_str().is_some_and(|text| text.len() > 100));
     for which in ["all", "list"] {
         let message = refused(&format!("incident {which} --report {file}"));
         assert!(message.contains("a report is of one incident"), "{message}");

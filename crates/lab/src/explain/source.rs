@@ -184,6 +184,8 @@ pub struct Simulated {
     pub plan: Plan,
     /// How often.
     pub runs: u32,
+    /// What its scenario assumes, if it is of an incident.
+    pub assumed: Vec<String>,
 }
 
 impl Simulated {
@@ -195,7 +197,7 @@ impl Simulated {
         let beside = Extra::of(report, self.runs as usize);
         let (runs, seen) = watched(&self.plan, (0, self.runs), beside, done)?;
         let side = Side { label: self.label, runs, ..Side::default() };
-        Ok(Gathered { side, command: Some(self.command), seen, ..Gathered::default() })
+        Ok(Gathered { side, command: Some(self.command), seen, assumed: self.assumed, ..Gathered::default() })
     }
 }
 
@@ -218,6 +220,7 @@ fn row(id: &str, row: &str, runs: Option<u32>) -> Result<Origin, Problem> {
         command: found.command,
         plan: found.plan,
         runs: runs.unwrap_or(found.repetitions).max(1),
+        assumed: found.assumed,
     })))
 }
 
@@ -238,6 +241,7 @@ fn place(name: &str, asked: &ExplainRequest) -> Result<Origin, Problems> {
         command: words.join(" "),
         plan,
         runs: asked.runs.unwrap_or(RUNS).max(1),
+        assumed: Vec::new(),
     })))
 }
 
@@ -407,7 +411,8 @@ fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> 
     let command = command.filter(|command| runs.first().is_none_or(|run| still_makes(command, run)));
     let recipe = if recipes.len() == 1 { recipes.pop().flatten() } else { None };
     let row = runs.into_iter().next().filter(|_| report).map(Box::new);
-    Ok(Gathered { side, command, recipe, group: Some(group), resident, seen: all_seen, row })
+    let assumed = Vec::new();
+    Ok(Gathered { side, command, recipe, group: Some(group), resident, seen: all_seen, row, assumed })
 }
 
 /// The mistake in a name that is a path by its look, and of which no file is there.

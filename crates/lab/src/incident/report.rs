@@ -326,6 +326,29 @@ fn incident_json(result: &IncidentResult) -> Value {
     })
 }
 
+/// What a report's page has of an incident: published and simulated figures, claims, assumptions, what is not explained.
+pub fn brief(result: &IncidentResult) -> Value {
+    let row = |row: &RowResult| {
+        json!({
+            "id": row.id,
+            "role": row.role,
+            "published": row.published.and_then(Figure::value),
+            "simulated": row.simulated(),
+            "unit": row.metric.unit,
+        })
+    };
+    let claim = |claim: &ClaimResult| json!({ "text": claim.text, "held": claim.held, "required": claim.required });
+    let assumptions = result.scenario.assumptions.iter();
+    json!({
+        "id": result.incident.id,
+        "title": result.incident.title,
+        "rows": result.rows.iter().map(row).collect::<Vec<_>>(),
+        "claims": result.claims.iter().map(claim).collect::<Vec<_>>(),
+        "assumptions": assumptions.map(|of| json!({ "what": of.what, "source": of.source })).collect::<Vec<_>>(),
+        "unexplained": text::wrap(&result.scenario.unexplained, usize::MAX).join(" "),
+    })
+}
+
 fn row_json(row: &RowResult) -> Value {
     let (low, high) = row.spread();
     let run = row.run();

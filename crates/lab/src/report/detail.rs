@@ -1,7 +1,8 @@
 //! Parts of a run with everything that happened in them, as lanes of rows.
 //!
 //! The parts are chosen before ([`parts`]), by the survey of the run: its start, the surroundings of the first call
-//! that the two sides served differently, and of the longest call, each with a limit of events. A run that has few
+//! that the two sides served differently, of the longest call, and of the calls that the first screen shows
+//! ([`course`](super::course)), each with a limit of events. A run that has few
 //! enough is shown as a whole. More detail of one side means more of the other as well, since both have the same number
 //! of events.
 //!
@@ -42,8 +43,9 @@ pub struct Span {
     pub why: &'static str,
 }
 
-/// The parts of a run, each with its number of events. `differs` is the first call that was served differently.
-pub fn parts(survey: &Survey, differs: Option<usize>, events: u64) -> Vec<Span> {
+/// The parts of a run, each with its number of events. `differs` is the first call that was served differently, `marks`
+/// are other calls to show, and why.
+pub fn parts(survey: &Survey, differs: Option<usize>, marks: &[(usize, &'static str)], events: u64) -> Vec<Span> {
     let (begin, end) = (survey.begins(), survey.ends() + 1);
     let first = survey.event_at(begin);
     if survey.nr_events - first <= 3 * events && survey.calls.len() <= 3 * MOST_CALLS {
@@ -68,6 +70,8 @@ pub fn parts(survey: &Survey, differs: Option<usize>, events: u64) -> Vec<Span> 
     };
     let worst = survey.calls.iter().max_by_key(|call| (call.took(), std::cmp::Reverse(call.id)));
     let differs = differs.and_then(|place| survey.calls.get(place));
+    let marked = marks.iter().filter_map(|(place, why)| Some((survey.calls.get(*place)?.start, *why)));
+    let marked: Vec<Span> = marked.filter_map(|(start, why)| around(start, why)).collect();
     let mut all: Vec<Span> = [
         part(begin, survey.time_of(first + events), "start"),
         differs.and_then(|call| around(call.start, "first difference")),
@@ -75,6 +79,7 @@ pub fn parts(survey: &Survey, differs: Option<usize>, events: u64) -> Vec<Span> 
     ]
     .into_iter()
     .flatten()
+    .chain(marked)
     .collect();
     all.sort_by_key(|part| part.from);
     // What two would show is shown by the earlier one.
@@ -442,7 +447,8 @@ impl Builder<'_> {
         let row_of =
             |call: Option<usize>| call.and_then(|call| kept.binary_search(&call).ok()).map_or(NONE, |row| row as i64);
         let mut calls = Calls::default();
-        for call in kept.iter().map(|place| &survey.calls[*place]) {
+        for (place, call) in kept.iter().map(|place| (*place, &survey.calls[*place])) {
+            calls.nr.push(place as u64 + 1);
             calls.start.push(clock(call.start));
             calls.end.push(clock(end_of(call)));
             calls.op.push(call.op as u8);
@@ -491,6 +497,7 @@ impl Builder<'_> {
             elapsed_ns: survey.ends().saturating_sub(begin),
             nr_events: survey.nr_events,
             overview: survey.overview(),
+            stalls: survey.stalls(),
             detail: self.spans.iter().map(part).collect(),
             first_difference: differs.and_then(|call| kept.binary_search(&call).ok()),
             calls,

@@ -92,7 +92,7 @@ pub fn facts(side: &Gathered) -> Vec<Fact> {
 }
 
 /// The job in the words of a command.
-fn job_of(command: &str) -> Option<&str> {
+pub(super) fn job_of(command: &str) -> Option<&str> {
     let words = command.strip_prefix("run ").unwrap_or(command);
     words.split(" --on ").next()
 }

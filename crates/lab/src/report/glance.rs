@@ -190,7 +190,8 @@ fn moment(sides: &[Gathered; 2]) -> Result<Moment, String> {
         .map_err(|problems| problems.list.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; "))?;
     let mut timelines = Vec::new();
     for side in 0..2 {
-        let mut builder = detail::Builder::new(&surveys[side], detail::parts(&surveys[side], differs[side], EVENTS));
+        let mut builder =
+            detail::Builder::new(&surveys[side], detail::parts(&surveys[side], differs[side], &[], EVENTS));
         super::replay(&sides[side], runs[side], &mut builder).map_err(|problem| problem.message)?;
         timelines.push(builder.finish(differs[side]));
     }

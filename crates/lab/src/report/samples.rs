@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Difference, Fact, Overview, Report, Run, Side, Timeline, facts, html};
+use super::{Difference, Fact, Overview, Report, Run, Side, Timeline, facts, first, html, run_modes};
 use crate::explain::tally::Ecdf;
 use iowhy_compare::samples::fio::{Distribution, Pictured};
 use iowhy_compare::{Comparison, json as comparison_json, options, text};
@@ -38,6 +38,8 @@ pub fn make(sides: &[(&Group, Vec<Pictured>)], comparison: Option<&Comparison>) 
             (labels.join(" "), headline)
         }
     };
+    let mut headline: serde_json::Value = headline;
+    headline["first"] = json!(first::of_samples(comparison, &differences));
     let data = json!({
         "schema": "iowhy.report/1",
         "version": env!("CARGO_PKG_VERSION"),
@@ -49,6 +51,7 @@ pub fn make(sides: &[(&Group, Vec<Pictured>)], comparison: Option<&Comparison>) 
         "shift": [],
         "history": Value::Null,
         "differences": differences,
+        "incident": Value::Null,
     });
     Report { html: html::pack(&title, &data), data }
 }
@@ -83,6 +86,7 @@ fn describe(group: &Group, runs: &[Pictured]) -> Side {
         command: Some(origin.command.clone()).filter(|command| !command.is_empty()),
         facts: of_group(group),
         runs: runs.iter().map(run).collect(),
+        modes: run_modes(&runs.iter().map(|run| run.mean_ns).collect::<Vec<f64>>()),
         latency: ops.filter_map(|op| pooled(op, runs.iter().flat_map(|run| &run.latency))).collect(),
         request_sizes: Vec::new(),
         timeline: Timeline { overview: Overview { slice_ns: 1, ..Overview::default() }, ..Timeline::default() },

@@ -8,7 +8,8 @@
 //! lanes    of calls in progress at once: the lowest one that is free, which is the thread's own as long as threads
 //!          call without a pause; events do not name threads
 //! marks    the time of every 64th event, so that a part of the run can be chosen by how much there is to show of it
-//! pages    a byte for each: found at the first touch, missed, brought by read-ahead, brought by others
+//! pages    a byte for each: found at the first touch, missed, brought by read-ahead, brought by others; a page that was
+//!          read ahead is used when a call asks for it, since not every trace has hits
 //! ```
 //! A request belongs to the call whose bio it was made for. The run begins with its first call and ends with its last;
 //! without calls, with the first and the last event. Events before or behind are in no slice.
@@ -19,7 +20,7 @@ use iowhy_stack::event::{CallId, Dir, Event, EventSink, Op, What};
 use iowhy_stack::lifecycle::{Lifecycle, Request, Stage, Step};
 use iowhy_stack::units::PAGE_BYTES;
 
-use super::{Overview, Strips};
+use super::{Overview, Stalls, Strips};
 
 /// Most slices.
 pub const SLICES: usize = 2_000;
@@ -73,6 +74,8 @@ mod page {
     pub(super) const AHEAD: u8 = 4;
     /// Others brought it.
     pub(super) const FOREIGN: u8 = 8;
+    /// It was taken out since.
+    pub(super) const GONE: u8 = 16;
 }
 
 /// Pages in a chunk.
@@ -116,6 +119,20 @@ impl Pages {
         }
     }
 
+    /// The same of pages that were spoken of, and of no others.
+    fn each_known(&mut self, file: u32, first: u64, nr: u64, change: impl Fn(&mut u8)) {
+        let end = first.saturating_add(nr).min(self.ends.get(&file).copied().unwrap_or(0));
+        let mut at = first;
+        while at < end {
+            let upto = end.min((at / CHUNK + 1) * CHUNK);
+            if let Some(chunk) = self.chunks.get(&(file, at / CHUNK)) {
+                let (from, to) = ((at % CHUNK) as usize, ((upto - 1) % CHUNK) as usize);
+                self.bytes[*chunk][from..=to].iter_mut().for_each(&change);
+            }
+            at = upto;
+        }
+    }
+
     /// How many pages of each state but the first are in each strip of a file, and whether others brought one.
     fn count(&self, file: u32, strip_pages: u64, strips: usize) -> Vec<([u64; 5], bool)> {
         let mut counts = vec![([0; 5], false); strips];
@@ -148,6 +165,8 @@ struct Slice {
     bytes: [u64; 2],
     calls: u32,
     starved: u64,
+    done_bytes: u64,
+    done_calls: u64,
 }
 
 /// Makes a survey.
@@ -171,6 +190,8 @@ pub struct Survey {
     open: usize,
     life: Lifecycle<()>,
     pages: Pages,
+    starving: bool,
+    stalls: Stalls,
 }
 
 impl Default for Survey {
@@ -190,6 +211,8 @@ impl Default for Survey {
             open: 0,
             life: Lifecycle::default(),
             pages: Pages::default(),
+            starving: false,
+            stalls: Stalls::default(),
         }
     }
 }
@@ -218,6 +241,10 @@ impl EventSink for Survey {
                 if let Some(call) = call.filter(|call| self.calls[*call].end == NEVER) {
                     let call = &mut self.calls[call];
                     call.end = self.now;
+                    if let Some(slice) = self.slices.last_mut() {
+                        slice.done_calls += 1;
+                        slice.done_bytes += u64::from(call.bytes);
+                    }
                     self.lanes[usize::from(call.lane)] = false;
                     self.open -= 1;
                     self.last_end = Some(self.now);
@@ -236,6 +263,9 @@ impl EventSink for Survey {
                 self.pages.each(file.0, page.0, 1, |byte| *byte |= if *byte & page::FOUND == 0 { seen } else { 0 });
             }
             What::RaWindow { nr_pages, kind, .. } => self.did(call, word(1 + kind as u64, u64::from(nr_pages))),
+            What::PageRemove { file, page, nr_pages, .. } => {
+                self.pages.each_known(file.0, page.0, u64::from(nr_pages), |byte| *byte |= page::GONE);
+            }
             What::PageAdd { file, page, nr_pages } => self.page_add(call, file.0, page.0, u64::from(nr_pages)),
             What::BioQueue { dir, nr_sectors, .. } => self.did(call, word(8 + dir as u64, u64::from(nr_sectors))),
             What::Issue { rq, dir, nr_sectors, .. } if matches!(step, Step::Issued(_)) => {
@@ -293,6 +323,12 @@ impl Survey {
         if now < begin {
             return;
         }
+        if starving && now > from {
+            self.stalls.count += u64::from(!self.starving);
+            self.stalls.ns += now - from;
+            self.starving = true;
+        }
+        self.starving &= starving;
         loop {
             let index = ((at.max(begin) - begin) / self.slice) as usize;
             if index >= SLICES {
@@ -300,7 +336,8 @@ impl Survey {
                 continue;
             }
             while self.slices.len() <= index {
-                self.slices.push(Slice { depth: (depth, depth), bytes: [0; 2], calls: 0, starved: 0 });
+                let depth = (depth, depth);
+                self.slices.push(Slice { depth, bytes: [0; 2], calls: 0, starved: 0, done_bytes: 0, done_calls: 0 });
             }
             let end = begin + (index as u64 + 1) * self.slice;
             let upto = now.min(end);
@@ -325,6 +362,8 @@ impl Survey {
                 one.bytes[1] += other.bytes[1];
                 one.calls += other.calls;
                 one.starved += other.starved;
+                one.done_bytes += other.done_bytes;
+                one.done_calls += other.done_calls;
             }
             one
         });
@@ -336,6 +375,7 @@ impl Survey {
             // What came before belongs to no slice.
             self.begin = Some(self.now);
             (self.slice, self.slices) = (SLICE, Vec::new());
+            (self.starving, self.stalls) = (false, Stalls::default());
             self.pass(self.now);
         }
         let lane = self.lanes.iter().position(|taken| !taken).unwrap_or(self.lanes.len());
@@ -347,6 +387,14 @@ impl Survey {
         self.open += 1;
         if let Some(slice) = self.slices.last_mut() {
             slice.calls += 1;
+        }
+        if op == Op::Read {
+            let end = offset.saturating_add(u64::from(bytes.max(1))).div_ceil(PAGE_BYTES);
+            let first = offset / PAGE_BYTES;
+            let used = |byte: &mut u8| {
+                *byte |= if *byte & (page::AHEAD | page::GONE) == page::AHEAD { page::FOUND } else { 0 }
+            };
+            self.pages.each_known(file, first, end - first, used);
         }
         let place = self.calls.len();
         if event.call.0 as usize != place + 1 {
@@ -368,7 +416,7 @@ impl Survey {
         }
         for (from, to) in [(page, end.min(own.start)), (page.max(own.end), end)] {
             if from < to {
-                self.pages.each(file, from, to - from, |byte| *byte |= page::AHEAD);
+                self.pages.each(file, from, to - from, |byte| *byte = (*byte | page::AHEAD) & !page::GONE);
             }
         }
     }
@@ -398,16 +446,27 @@ impl Survey {
         let elapsed = self.ends() - self.begins();
         let nr = ((elapsed / self.slice) as usize + 1).min(self.slices.len());
         let mut out = Overview { slice_ns: self.slice, ..Overview::default() };
+        let (mut bytes, mut calls) = (0, 0);
         for slice in &self.slices[..nr] {
             out.depth_min.push(slice.depth.0);
             out.depth_max.push(slice.depth.1);
             out.read_bytes.push(slice.bytes[0]);
             out.write_bytes.push(slice.bytes[1]);
             out.calls.push(slice.calls);
+            // Of runs without calls, what the device has done.
+            bytes += if self.calls.is_empty() { slice.bytes[0] + slice.bytes[1] } else { slice.done_bytes };
+            calls += slice.done_calls;
+            out.done_bytes.push(bytes);
+            out.done_calls.push(calls);
             let share = slice.starved as f64 / self.slice as f64;
             out.starved.push((share * 1e4).round() / 1e4);
         }
         out
+    }
+
+    /// All stalls of the run.
+    pub fn stalls(&self) -> Stalls {
+        self.stalls
     }
 
     /// Calls that have not ended, or of which requests have not been issued, by their places.

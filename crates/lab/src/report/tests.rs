@@ -1,6 +1,6 @@
 //! Timelines against a recount of the raw events, over jobs drawn at random; reports as wholes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use iowhy_stack::event::{CallId, Dir, Event, FileId, Op, What};
 use iowhy_stack::layers::LayerObserver;
@@ -105,6 +105,13 @@ fn check_overview(events: &[Event], survey: &Survey, what: &str) {
     let (mut calls, mut bytes) = (vec![0; nr], [vec![0; nr], vec![0; nr]]);
     let mut depth: Vec<(u32, u32)> = vec![(u32::MAX, 0); nr];
     let mut starved = vec![0u64; nr];
+    let (mut done, mut stalls, mut was) = (vec![(0u64, 0u64); nr], Stalls::default(), false);
+    let lengths: HashMap<CallId, u64> = (events.iter())
+        .filter_map(|event| match event.what {
+            What::CallStart { len_bytes, .. } => Some((event.call, u64::from(len_bytes))),
+            _ => None,
+        })
+        .collect();
     let mut widen = |slice: usize, value: u32| {
         if let Some((least, most)) = depth.get_mut(slice) {
             (*least, *most) = ((*least).min(value), (*most).max(value));
@@ -115,6 +122,13 @@ fn check_overview(events: &[Event], survey: &Survey, what: &str) {
         // The state before the event lasts from the event before it.
         let before = events[nr_event.saturating_sub(1)].at.0.max(begin);
         let state = if nr_event == 0 { (0, 0) } else { (depths[nr_event - 1], queued[nr_event - 1]) };
+        let starving = nr_event > first && state.0 == 0 && state.1 > 0;
+        if starving && event.at.0 > before {
+            stalls.count += u64::from(!was);
+            stalls.ns += event.at.0 - before;
+            was = true;
+        }
+        was &= starving;
         let reached = ((before - begin) / view.slice_ns) as usize..(slice + 1).min(nr);
         for (nth, starved) in starved.iter_mut().enumerate().skip(reached.start).take(reached.len()) {
             let from = begin + nth as u64 * view.slice_ns;
@@ -132,11 +146,22 @@ fn check_overview(events: &[Event], survey: &Survey, what: &str) {
         }
         match event.what {
             What::CallStart { .. } => calls[slice] += 1,
+            What::CallEnd { .. } => {
+                done[slice].0 += 1;
+                done[slice].1 += lengths[&event.call];
+            }
             What::Complete { dir, nr_sectors, .. } => bytes[dir as usize][slice] += u64::from(nr_sectors) * 512,
             _ => {}
         }
     }
     assert_eq!(view.calls, calls, "{what}");
+    let sums = done.iter().scan((0, 0), |sum, of| {
+        *sum = (sum.0 + of.0, sum.1 + of.1);
+        Some(*sum)
+    });
+    let shown: Vec<(u64, u64)> = view.done_calls.iter().copied().zip(view.done_bytes.iter().copied()).collect();
+    assert_eq!(shown, sums.collect::<Vec<_>>(), "{what}");
+    assert_eq!(survey.stalls(), stalls, "{what}");
     assert_eq!([&view.read_bytes, &view.write_bytes], [&bytes[0], &bytes[1]], "{what}");
     // A slice is also widened by events that leave the depth as it is.
     let shown: Vec<(u32, u32)> = view.depth_min.iter().copied().zip(view.depth_max.iter().copied()).collect();
@@ -284,6 +309,7 @@ fn check_windows(events: &[Event], timeline: &Timeline, what: &str) {
 fn check_map(events: &[Event], survey: &Survey, what: &str) {
     // Of each page: found first, missed first, read ahead, brought by others.
     let mut pages: BTreeMap<(u32, u64), [bool; 4]> = BTreeMap::new();
+    let mut gone: BTreeSet<(u32, u64)> = BTreeSet::new();
     let mut calls: HashMap<CallId, (Op, FileId, u64, u64)> = HashMap::new();
     for event in events {
         let call = calls.get(&event.call).copied();
@@ -291,6 +317,16 @@ fn check_map(events: &[Event], survey: &Survey, what: &str) {
             What::CallStart { op, file, offset, len_bytes } => {
                 let end = (offset + u64::from(len_bytes.max(1))).div_ceil(PAGE_BYTES);
                 calls.insert(event.call, (op, file, offset / PAGE_BYTES, end));
+                // What was read ahead and is still there is used.
+                for page in (offset / PAGE_BYTES..end).filter(|page| op == Op::Read && !gone.contains(&(file.0, *page)))
+                {
+                    if let Some(state) = pages.get_mut(&(file.0, page)) {
+                        state[0] |= state[2];
+                    }
+                }
+            }
+            What::PageRemove { file, page, nr_pages, .. } => {
+                gone.extend((page.0..page.0 + u64::from(nr_pages)).map(|page| (file.0, page)));
             }
             What::Hit { file, page, nr_pages } if call.is_some() => {
                 for page in page.0..page.0 + u64::from(nr_pages) {
@@ -307,7 +343,11 @@ fn check_map(events: &[Event], survey: &Survey, what: &str) {
                     match call {
                         None => state[3] = true,
                         Some((op, own, from, to)) => {
-                            state[2] |= op == Op::Read && own == file && !(from..to).contains(&page);
+                            let ahead = op == Op::Read && own == file && !(from..to).contains(&page);
+                            state[2] |= ahead;
+                            if ahead {
+                                gone.remove(&(file.0, page));
+                            }
                         }
                     }
                 }
@@ -380,6 +420,42 @@ fn timelines_count_what_the_events_say() {
     assert!(windows > 100 && united > 10 && plugged > 100, "{windows} {united} {plugged}");
 }
 
+/// Traces of running kernels have no hits: a page that was read ahead is used when a call asks for it.
+#[test]
+fn pages_that_were_read_ahead_and_asked_for_are_used() {
+    let mut events = events_of("run dd if=/dev/sda bs=64k count=64 --on sim:linux-4.4 --disk sata-2010");
+    events.retain(|event| !matches!(event.what, What::Hit { .. }));
+    let survey = surveyed(&events);
+    let nr_pages = survey.pages_of(0);
+    let state = survey.strips(0, nr_pages, u64::MAX, "others").state;
+    assert!(state.iter().filter(|state| **state == 1).count() > 900, "{state:?}");
+    assert!(!state[..1024].contains(&3), "read, and called never used: {state:?}");
+}
+
+/// A set of runs with one mode is one side; two sets with a common label are not.
+#[test]
+fn one_set_of_runs_is_one_side() {
+    let sides = sides("sim:linux-4.4", "sim:linux-4.4", "dd if=/dev/sda bs=64k count=40", 3);
+    let explanation = explain::explain(&sides[0].side, &sides[1].side, None);
+    let data = make(&sides, &explanation, None).expect("a report").data;
+    assert_eq!(data["sides"].as_array().map(Vec::len), Some(1));
+    assert_eq!((&data["headline"]["verdict"], &data["explanation"]), (&json!("none"), &Value::Null));
+    assert_eq!(
+        data["headline"]["first"]["title"].as_str().map(|title| &title[..26]),
+        Some("Reading 2.5 MiB with dd ta")
+    );
+}
+
+/// Two groups of runs are two modes, whatever they are compared with.
+#[test]
+fn modes_of_runs_are_told() {
+    let two: Vec<f64> = (0..20).map(|nr| if nr % 3 == 0 { 40.0 } else { 10.0 } + f64::from(nr) * 0.01).collect();
+    let found = run_modes(&two);
+    assert_eq!(found.iter().map(|mode| mode.runs).collect::<Vec<_>>(), [13, 7]);
+    assert!(found[0].centre_ns < 11.0 && found[1].centre_ns > 39.0, "{found:?}");
+    assert!(run_modes(&two[..1]).is_empty() && run_modes(&[5.0; 12]).is_empty());
+}
+
 /// A part shows the same as the whole run for that time.
 #[test]
 fn parts_are_cut_from_the_whole() {
@@ -391,7 +467,7 @@ fn parts_are_cut_from_the_whole() {
         let survey = surveyed(&events);
         let all = built(&events, &survey, whole());
         let place = rng.below(survey.calls.len() as u64) as usize;
-        let spans = parts(&survey, Some(place), 32);
+        let spans = parts(&survey, Some(place), &[(survey.calls.len() / 2, "typical")], 32);
         assert!(spans.windows(2).all(|two| two[0].to <= two[1].from), "{command}: {spans:?}");
         assert!(spans.iter().all(|span| span.from < span.to) && spans[0].from == survey.begins());
         let some = built(&events, &survey, spans.clone());

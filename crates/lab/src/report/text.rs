@@ -25,7 +25,7 @@ const DIFFERENCES: usize = 8;
 /// Most sizes of windows and requests that are listed.
 const SIZES: usize = 4;
 
-fn figure(value: f64, unit: Unit) -> String {
+pub(super) fn figure(value: f64, unit: Unit) -> String {
     match unit {
         // The remainder of a difference of means is not a time.
         Unit::Ns if value.abs() < 0.05 => "0 s".to_owned(),
@@ -199,8 +199,8 @@ pub fn summary(explanation: &Explanation) -> String {
 }
 
 /// The result of an experiment, in a sentence.
-fn experiment(of: &Counterfactual, explained_pct: f64) -> String {
-    let (title, with, [before, after]) = (of.outcome.title(), &of.setting, [of.change_pct_before, of.change_pct_after]);
+pub(super) fn experiment(of: &Counterfactual, explained_pct: f64) -> String {
+    let (title, with, [before, after]) = (of.title(), &of.setting, [of.change_pct_before, of.change_pct_after]);
     match of.outcome {
         Outcome::NotReproduced => format!(
             "{title}: made again, the sides differ by {before:+.1} % where {explained_pct:+.1} % were to be explained."
@@ -259,7 +259,7 @@ fn details(of: &Counterfactual, explanation: &Explanation) -> String {
         true => format!("interval [{low:+.1}, {high:+.1}] % from {}", count(u64::from(of.runs), "run", "runs")),
         false => "no interval from single runs".to_owned(),
     };
-    let title = of.outcome.title();
+    let title = of.title();
     if of.outcome == Outcome::NotReproduced {
         return format!(
             "{title}: made again, `{b}` differs from `{a}` by {:+.1} %, {}, where {:+.1} % were to be explained; so \
@@ -547,6 +547,7 @@ mod tests {
             runs: [1, 2],
             time_ns,
             change_pct: 12.5,
+            ci_pct: (11.0, 14.0),
             verdict,
             because: "so".to_owned(),
             comparison: None,
