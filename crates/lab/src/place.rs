@@ -118,7 +118,7 @@ fn parse_on(on: &str, disk: Option<&str>, problems: &mut Problems, of_disk: &mut
 /// The kernel called `name`; if no model has that name but a release has, the nearest, and a warning.
 ///
 /// # Errors
-/// If there is no such kernel.
+/// If nothing like it exists.
 pub fn named(name: &str) -> Result<(&'static Kernel, Option<Problem>), Problem> {
     if let Some(kernel) = find_kernel(name) {
         return Ok((kernel, None));

@@ -46,7 +46,7 @@ pub struct Agreement {
     pub pages_pct: Option<f64>,
     pub requests_pct: Option<f64>,
     pub time_pct: Option<f64>,
-    /// The kernel's own model is missing: that of which one it has, and what is known to differ.
+    /// The kernel lacks a model of its own: the one that stands in, and the known differences.
     pub nearest: Option<String>,
 }
 

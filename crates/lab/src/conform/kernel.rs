@@ -369,7 +369,7 @@ impl Report {
             "kernel": self.kernel,
             "model": self.model.kernel.name,
             "exact_model": self.model.exact,
-            "known_to_differ": self.model.differs,
+            "known_differences": self.model.differs,
             "events": self.sum(|job| job.events),
             "decisions": self.sum(|job| job.counted().decisions),
             "matched": self.sum(|job| job.counted().matched),

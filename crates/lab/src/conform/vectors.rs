@@ -2,7 +2,7 @@
 //!
 //! A vector file is called `<model>.json`, or after a release. It holds cases: a file, its cache, reads and events as
 //! input; submissions, the read-ahead state after every read, the state and the cache at the end as output. Every case
-//! is replayed through the model of that name, or of that release, and everything is compared. Everything must be equal.
+//! is replayed through the model of that name, or of that release, and everything is compared. All must be equal.
 
 mod mmap;
 mod reclaim;

@@ -35,7 +35,7 @@ pub(super) fn kernel_of(release: &str) -> &'static Kernel {
     model_of(release, "").1.kernel
 }
 
-/// The nearest kernel, and what is known to differ, if none is the release's own.
+/// The nearest kernel and the known differences, if none is the release's own.
 pub(super) fn nearest(release: &str) -> Option<String> {
     let Nearest { kernel, exact, differs } = model_of(release, "").1;
     (!exact).then(|| format!("{}, the nearest to {release}: {differs}", kernel.name))

@@ -43,7 +43,7 @@ pub const ENTRY_6_8: Entry<Build> = Entry {
 /// 6.11.
 pub const ENTRY_6_11: Entry<Build> = Entry {
     name: "linux-6.11",
-    summary: "as 6.8; pages evicted while active are no hits of fault-around",
+    summary: "as 6.8; fault-around does not count pages evicted while active",
     build: |options: &Options| super::tuned(options, Rules { workingset_is_no_hit: true, ..RULES_6_8 }),
     ..ENTRY
 };

@@ -7,7 +7,7 @@
 //! its level is known and a kernel has it      that kernel, exactly
 //! all levels of its series decide alike       that kernel, exactly
 //! its level is hidden (`5.15.0-91-generic`)   the kernel of the newest levels; the others are named
-//! a kernel stands in for its series           that kernel, with what is known to differ
+//! a kernel stands in for its series           that kernel, with the known differences
 //! none does                                   the kernel with the smallest distance of versions
 //! ```
 
@@ -41,7 +41,7 @@ pub struct Near {
     pub from: (u32, u32),
     /// The last.
     pub to: (u32, u32),
-    /// What is known to differ.
+    /// The known differences.
     pub differs: &'static str,
 }
 
@@ -60,7 +60,7 @@ pub struct Nearest {
     pub kernel: &'static Kernel,
     /// It is the model of this very release.
     pub exact: bool,
-    /// Otherwise: what is known to differ.
+    /// Otherwise: the known differences.
     pub differs: String,
 }
 

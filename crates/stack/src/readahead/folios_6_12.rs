@@ -7,8 +7,8 @@
 //! policy look in the cache where that stream's next hole is. Windows are cut into folios: 6.12 adds 2 to the order of
 //! the folio that carried the marker.
 //!
-//! Single steps changed with stable updates, too ([`Level`]). Before 6.12.9 a stream's window may shrink. Until 6.12.43,
-//! and in 6.11 to 6.16, a marker with a whole limit of cached pages behind it places its window at itself. A page in
+//! Single steps changed with stable updates, too ([`Level`]). Before 6.12.9 a stream's window may shrink. Until 6.12.43
+//! and in 6.11 to 6.16 a marker with a whole limit of cached pages behind it places its window at itself. A page in
 //! the way of folios makes 6.12.5 and later, and 6.13, read the whole size again, the others the rest. 6.11 limits
 //! orders by the page tables' largest.
 //!

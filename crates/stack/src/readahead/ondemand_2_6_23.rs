@@ -135,7 +135,7 @@ impl OnDemand {
         self.async_size = if self.size > req { self.size - req } else { self.size };
     }
 
-    /// Where a stream that the state does not know goes on behind a marker; none if that is not known either. Since 4.20
+    /// Where a stream that the state does not know goes on behind a marker; none if nobody knows that. Since 4.20
     /// the last of `max` cached pages counts as a hole.
     fn hole_behind(&self, mapping: &dyn Mapping, at: u64, max: u64) -> Option<u64> {
         if self.kernel >= Kernel::V5_4 {

@@ -1,13 +1,13 @@
 //! 5.4, 5.10 and 5.15: on-demand read-ahead on a page cache that is an xarray.
 //!
-//! As 4.19, except in 5.4: looking for a hole in vain ends at the last page looked at, not behind it, so a marker with
-//! a whole limit of cached pages behind it moves its stream on instead of ending it, and such a run before a miss counts
-//! one page less. In 5.10 also: the marker's place is counted from the end of what the file has of the window, so that
-//! it vanishes where less than the tail is left; and with a limit of 0 each page is a forced read. In 5.15 also: pages
-//! are looked up in batches of 15, of which a marker ends one; the position moves after each page copied, to the byte
-//! behind it; and the file's size is looked at once the pages are there, so that a read at or beyond the end moves the
-//! state and reads a page. Until 5.15.94 a batch may have the page behind the request: its marker moves the stream on
-//! one call early.
+//! As 4.19, except in 5.4: looking for a hole in vain ends at the last page looked at, not behind it, so a marker
+//! with cached pages all the way behind it moves its stream on instead of ending it, and such a run before a miss
+//! counts one page less. In 5.10 also: the marker's place is counted from the end of what the file has of the window,
+//! so that it vanishes where less than the tail is left; and with a limit of 0 each page is a forced read. In 5.15
+//! also: pages are looked up in batches of 15, of which a marker ends one; the position moves after each page copied,
+//! to the byte behind it; and the file's size is looked at once the pages are there, so that a read at or beyond the
+//! end moves the state and reads a page. Until 5.15.94 a batch may have the page behind the request: its marker moves
+//! the stream on one call early.
 //!
 //! Source: Linux 5.4, 5.10, 5.15, mm/readahead.c, `ondemand_readahead`; mm/filemap.c, `page_cache_next_miss`,
 //! `page_cache_prev_miss`, `filemap_get_pages`.
