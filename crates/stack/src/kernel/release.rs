@@ -82,8 +82,8 @@ impl Release {
     /// series.
     pub fn with_build(self, build: &str) -> Release {
         let told = build.split_whitespace().filter_map(Release::parse);
-        let told = told.filter(|told| told.series == self.series).filter_map(|told| told.level);
-        Release { level: self.level.or(told.last()), ..self }
+        let mut told = told.filter(|told| told.series == self.series).filter_map(|told| told.level);
+        Release { level: self.level.or(told.next_back()), ..self }
     }
 
     /// Whether there is, or may soon be, a kernel of this series.
