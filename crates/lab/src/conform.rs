@@ -19,6 +19,7 @@ pub fn json(report: &GoldenReport) -> Value {
 fn kernel_json(report: &FileReport) -> Value {
     json!({
         "name": report.name,
+        "model": if report.model.is_empty() { report.name.as_str() } else { report.model },
         "cases": report.cases,
         "matched": report.matched,
         "submissions": report.submissions,
@@ -33,7 +34,11 @@ pub fn text(report: &GoldenReport, bold: fn(&str) -> String) -> String {
     for file in &report.kernels {
         let line = format!(
             "{:<36}{:>5}{:>8}{:>13}{:>13}",
-            file.name,
+            match file.model {
+                "" => file.name.clone(),
+                model if model == file.name => file.name.clone(),
+                model => format!("{} ({model})", file.name),
+            },
             text::grouped(file.cases as u64),
             text::grouped(file.matched as u64),
             text::grouped(file.submissions as u64),

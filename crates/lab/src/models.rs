@@ -4,8 +4,10 @@ use std::fmt::Write;
 
 use iowhy_stack::device::drive;
 use iowhy_stack::job::ENGINES;
-use iowhy_stack::kernel::{self, KERNELS, PATCHES};
+use iowhy_stack::kernel::release::{Levels, Near};
+use iowhy_stack::kernel::{self, Change, KERNELS, Kernel, PATCHES, Stack};
 use iowhy_stack::origin::{Entry, OptionSpec, Origin, listed};
+use iowhy_stack::readahead::{self, Limits, StepText};
 use iowhy_stack::reclaim::RECLAIMS;
 use iowhy_stack::reclaim::two_list::TWO_LISTS;
 use iowhy_stack::surfaces::Column;
@@ -124,9 +126,125 @@ pub fn named(models: Vec<Model>, name: &str) -> Result<Vec<Model>, Problem> {
     let names: Vec<&str> = models.iter().map(|model| model.name).collect();
     let problem =
         Problem::error(format!("nothing of this kind is called `{name}`")).at(Span::whole(name)).near(name, names);
-    let is_meant = |model: &Model| model.name == name || model.aliases.contains(&name);
+    let release = kernel::find_kernel(name).map_or("", |kernel| kernel.name);
+    let is_meant = |model: &Model| {
+        model.name == name || model.aliases.contains(&name) || (model.kind == "kernel" && model.name == release)
+    };
     let found: Vec<Model> = models.into_iter().filter(is_meant).collect();
     if found.is_empty() { Err(problem) } else { Ok(found) }
+}
+
+/// A difference between two kernels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// A kind of policy, or a key.
+    pub key: String,
+    /// The first kernel's value, and the second's.
+    pub values: [String; 2],
+    /// What the values mean.
+    pub words: [String; 2],
+    /// Single steps that differ: the step, what the first kernel does there, and the second.
+    pub steps: Vec<[String; 3]>,
+}
+
+/// What differs between two kernels on the same disk, in words: policies in the order of the path, then tunables.
+pub fn against(one: &'static Kernel, other: &'static Kernel) -> Vec<Difference> {
+    let stacks = [one, other].map(Stack::new);
+    let changes = Stack::differences(&stacks[0], &stacks[1]);
+    let of_kernels = changes.into_iter().filter(|change| change.kind() != kernel::DISK);
+    let difference = |change: Change| {
+        let kind = kernel::KINDS.iter().find(|kind| kind.key == change.key);
+        let words = [&change.from, &change.to].map(|value| match kind {
+            Some(kind) => {
+                let entry = (kind.entries)().into_iter().find(|entry| entry.name == value.as_str());
+                entry.map_or_else(String::new, |entry| entry.summary.to_owned())
+            }
+            None => help(&stacks[0], &change.key),
+        });
+        let steps = match change.key.as_str() {
+            "readahead" => differing(stacks.each_ref().map(|stack| {
+                let chosen = &stack.readahead;
+                readahead::steps((chosen.entry.build)(&chosen.options, &Limits::default()).as_ref())
+            })),
+            "fault" => differing(stacks.each_ref().map(|stack| {
+                let chosen = &stack.fault;
+                (chosen.entry.build)(&chosen.options).steps()
+            })),
+            _ => Vec::new(),
+        };
+        Difference { key: change.key, values: [change.from, change.to], words, steps }
+    };
+    of_kernels.map(difference).collect()
+}
+
+/// The steps that are not alike, in the order of the first side.
+fn differing([one, other]: [Vec<StepText>; 2]) -> Vec<[String; 3]> {
+    fn find(steps: &[StepText], name: &str) -> &'static str {
+        steps.iter().find(|(step, _)| *step == name).map_or("-", |(_, text)| *text)
+    }
+    let added = other.iter().filter(|(name, _)| find(&one, name) == "-");
+    let names = one.iter().chain(added).map(|(name, _)| *name);
+    let rows = names.map(|name| [name, find(&one, name), find(&other, name)]);
+    rows.filter(|[_, from, to]| from != to).map(|row| row.map(str::to_owned)).collect()
+}
+
+/// The help of a key.
+fn help(stack: &Stack, key: &str) -> String {
+    let (kind, name) = key.split_once('.').unwrap_or(("", key));
+    let specs = match kernel::KINDS.iter().find(|known| known.key == kind) {
+        Some(kind) => (kind.options)(stack).specs(),
+        None => stack.options.specs(),
+    };
+    specs.iter().find(|spec| spec.name == name).map_or_else(String::new, |spec| spec.help.to_owned())
+}
+
+/// Those differences for people.
+pub fn against_text(names: [&str; 2], differences: &[Difference], bold: fn(&str) -> String) -> String {
+    let mut out = format!("{}\n", bold(&format!("{} against {}", names[0], names[1])));
+    for Difference { key, values: [from, to], words, steps } in differences {
+        let _ = writeln!(out, "\n{}: {from} against {to}", bold(key));
+        if words[0] == words[1] {
+            paragraph(&mut out, &words[0]);
+        } else if steps.is_empty() {
+            for (name, words) in names.iter().zip(words) {
+                out.push_str(&text::item(&format!("  {name}"), words, AGAINST));
+            }
+        }
+        for [step, from, to] in steps {
+            paragraph(&mut out, step);
+            for (name, words) in names.iter().zip([from, to]) {
+                out.push_str(&text::item(&format!("    {name}"), words, AGAINST));
+            }
+        }
+    }
+    if differences.is_empty() {
+        out.push_str("\nnothing differs in what is modelled\n");
+    }
+    out
+}
+
+/// Column of the answers in a list of differences.
+const AGAINST: usize = 24;
+
+/// The same as JSON (`iowhy.models-against/1`).
+pub fn against_json(names: [&str; 2], differences: &[Difference]) -> Value {
+    let step = |[step, from, to]: &[String; 3]| json!({ "step": step, "from": from, "to": to });
+    let all = differences.iter().map(|it| {
+        json!({
+            "key": it.key,
+            "from": it.values[0],
+            "to": it.values[1],
+            "from_summary": it.words[0],
+            "to_summary": it.words[1],
+            "steps": it.steps.iter().map(step).collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "schema": "iowhy.models-against/1",
+        "from": names[0],
+        "to": names[1],
+        "differences": all.collect::<Vec<_>>(),
+    })
 }
 
 fn tunables(prefix: &str, specs: &'static [OptionSpec]) -> Vec<Tunable> {
@@ -142,11 +260,34 @@ fn kernels(models: &mut Vec<Model>) {
             summary: kernel.summary,
             origin: kernel.origin,
             options: tunables("", kernel.options),
-            conformance: "that of its policies".to_owned(),
+            conformance: stands_for(kernel),
             parts: kernel::parts().map(|kind| (kind.name, (kind.of_kernel)(kernel))).collect(),
             columns: Vec::new(),
         });
     }
+}
+
+/// The releases that a kernel is the model of, and those that it stands in for.
+fn stands_for(kernel: &Kernel) -> String {
+    let mut text = "that of its policies".to_owned();
+    for Levels { series: (major, minor), from, to } in kernel.levels {
+        let levels = match (from, to) {
+            (0, &u32::MAX) => "of any level".to_owned(),
+            (from, &u32::MAX) => format!("from level {from} on"),
+            (from, to) if from == to => format!("level {from}"),
+            (from, to) => format!("levels {from} to {to}"),
+        };
+        let _ = write!(text, "; the model of {major}.{minor}, {levels}");
+    }
+    for Near { from, to, differs } in kernel.near {
+        let name = |(major, minor): (u32, u32)| match minor {
+            u32::MAX => format!("{major}.x"),
+            minor => format!("{major}.{minor}"),
+        };
+        let last = if from == to { String::new() } else { format!(" to {}", name(*to)) };
+        let _ = write!(text, "; the nearest to {}{last} ({differs})", name(*from));
+    }
+    text
 }
 
 fn patches(models: &mut Vec<Model>) {

@@ -6,7 +6,8 @@
 use std::path::Path;
 
 use iowhy_stack::device::{DEVICES, drive};
-use iowhy_stack::kernel::{KERNELS, KeyError, PATCHES, Stack, find_kernel, policies};
+use iowhy_stack::kernel::release::{Nearest, Release};
+use iowhy_stack::kernel::{KERNELS, Kernel, KeyError, PATCHES, Stack, find_kernel, policies};
 use iowhy_stack::origin::find;
 
 use iowhy_text::diagnose::{Problem, Problems, Span};
@@ -65,20 +66,16 @@ fn parse_on(on: &str, disk: Option<&str>, problems: &mut Problems, of_disk: &mut
     let head_end = rest.find(',').map_or(on.len(), |comma| offset + comma);
     let mut names = split(on, offset, head_end, '+').into_iter();
     let name = names.next()?;
-    let kernel = find_kernel(name.text);
-    if kernel.is_none() {
-        let accepted =
-            KERNELS.iter().flat_map(|kernel| std::iter::once(kernel.name).chain(kernel.aliases.iter().copied()));
-        let message = match name.text {
-            "" => "`sim:` needs the name of a kernel".to_owned(),
-            text => format!("unknown kernel `{text}`"),
-        };
-        // A version without its prefix (`2.6.6`) is the commonest slip.
-        let word = if name.text.starts_with("linux-") { name.text.to_owned() } else { format!("linux-{}", name.text) };
-        problems.push(
-            Problem::error(message).at(name.span(on)).near(&word, accepted).help("`iowhy models kernel` lists them"),
-        );
-    }
+    let kernel = match named(name.text) {
+        Ok((kernel, warning)) => {
+            problems.list.extend(warning.map(|problem| problem.at(name.span(on))));
+            Some(kernel)
+        }
+        Err(problem) => {
+            problems.push(problem.at(name.span(on)));
+            None
+        }
+    };
     // Behind an unknown kernel the rest is still checked, on the kernel that was probably meant.
     let meant =
         kernel.or_else(|| problems.list.last().and_then(|p| p.nearest.first()).and_then(|name| find_kernel(name)));
@@ -116,6 +113,32 @@ fn parse_on(on: &str, disk: Option<&str>, problems: &mut Problems, of_disk: &mut
         }
     }
     kernel.map(|_| stack)
+}
+
+/// The kernel called `name`; if no model has that name but a release has, the nearest, and a warning.
+///
+/// # Errors
+/// If nothing like it exists.
+pub fn named(name: &str) -> Result<(&'static Kernel, Option<Problem>), Problem> {
+    if let Some(kernel) = find_kernel(name) {
+        return Ok((kernel, None));
+    }
+    if let Some(release) =
+        Release::parse(name).filter(|it| name.starts_with("linux-") && it.series.0 > 2 && it.is_covered())
+    {
+        let Nearest { kernel, differs, .. } = release.nearest();
+        let text = format!("`{name}` has no model; {} is the nearest: {differs}", kernel.name);
+        let help = "`iowhy models kernel NAME --against NAME` lists what differs between two models";
+        return Ok((kernel, Some(Problem::warning(text).help(help))));
+    }
+    let accepted = KERNELS.iter().flat_map(|kernel| std::iter::once(kernel.name).chain(kernel.aliases.iter().copied()));
+    let message = match name {
+        "" => "`sim:` needs the name of a kernel".to_owned(),
+        text => format!("unknown kernel `{text}`"),
+    };
+    // A version without its prefix (`2.6.6`) is the commonest slip.
+    let word = if name.starts_with("linux-") { name.to_owned() } else { format!("linux-{name}") };
+    Err(Problem::error(message).near(&word, accepted).help("`iowhy models kernel` lists them"))
 }
 
 fn set_disk(stack: &mut Stack, disk: &str, problems: &mut Problems) {
@@ -284,6 +307,26 @@ mod tests {
             ),
         ] {
             assert_eq!(check(on, disk).as_deref(), Ok(expected), "{on}");
+        }
+    }
+
+    #[test]
+    fn a_release_is_its_model_or_the_nearest_with_a_warning() {
+        for (on, kernel, warning) in [
+            ("sim:linux-5.15.85", "linux-5.15.85", ""),
+            ("sim:linux-5.15.135", "linux-5.15", ""),
+            ("sim:linux-6.1.55,read_ahead_kb=64", "linux-6.1.123,read_ahead_kb=64", ""),
+            ("sim:linux-5.15.0-91-generic", "linux-5.15", "5.15.0 to .94 are linux-5.15.85"),
+            ("sim:linux-6.7", "linux-6.8", "linux-6.8 is the nearest: its source was not read"),
+        ] {
+            let mut problems = Problems::default();
+            let stack = parse(on, None, &mut problems).unwrap_or_else(|| panic!("{on}: {}", problems.render()));
+            assert_eq!(stack.describe(), kernel, "{on}");
+            let said = problems.render();
+            assert!(said.contains(warning) && said.is_empty() == warning.is_empty(), "{on}: {said}");
+        }
+        for on in ["sim:linux-6.81", "sim:linux-4.5", "sim:linux-2.6.6-rc4", "sim:6.1.55"] {
+            assert!(check(on, None).is_err(), "{on}");
         }
     }
 

@@ -46,6 +46,8 @@ pub struct Agreement {
     pub pages_pct: Option<f64>,
     pub requests_pct: Option<f64>,
     pub time_pct: Option<f64>,
+    /// The kernel lacks a model of its own: the one that stands in, and the known differences.
+    pub nearest: Option<String>,
 }
 
 /// The saving of one thing that is different.
@@ -166,7 +168,8 @@ impl Twin {
         of_the_workload(&mut trace);
         let joined = join(&trace, who);
         let mut recorded = calls::of(&trace, &joined)?;
-        let release = settings.get("machine", "kernel").filter(|release| !release.is_empty()).unwrap_or(&trace.kernel);
+        let mut said = ["stable", "kernel"].into_iter().filter_map(|key| settings.get("machine", key));
+        let release = said.find(|release| !release.is_empty()).unwrap_or(&trace.kernel);
         let mut stack = place::stack(release, settings, recorded.device);
         let elevator = stack.elevator.clone();
         let measured = apply(&mut stack, &trace, recorded.device);
@@ -190,7 +193,7 @@ impl Twin {
         let more = (2..=seeds).into_par_iter().map(|seed| agree::run(&plan, &recorded, seed));
         let more: Vec<Run> = more.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
         let runs: Vec<Run> = [first].into_iter().chain(more).collect();
-        let agreement = agree::agreement(&seen, &runs);
+        let agreement = Agreement { nearest: place::nearest(release), ..agree::agreement(&seen, &runs) };
         Ok(Twin { plan, recorded, measured, memory_mb: place::memory_mb(settings), runs, agreement })
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct Machine {
     /// `uname -r`.
     pub kernel_release: Option<String>,
-    /// `uname -v`: when and how it was built.
+    /// `/proc/version_signature` (Ubuntu) and `uname -v`: when, how and from which release it was built.
     pub kernel_version: Option<String>,
     /// The processor's name.
     pub cpu_model: Option<String>,
@@ -114,7 +114,10 @@ impl Machine {
         let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
         Machine {
             kernel_release: known(text("/proc/sys/kernel/osrelease")),
-            kernel_version: known(text("/proc/sys/kernel/version")),
+            kernel_version: {
+                let built = ["/proc/version_signature", "/proc/sys/kernel/version"].into_iter().filter_map(text);
+                known(Some(built.collect::<Vec<_>>().join("; ")))
+            },
             cpu_model: cpu_model(&cpuinfo),
             cpus: text("/sys/devices/system/cpu/online").and_then(|list| cpus_in(&list)),
             is_virtual: is_virtual(&cpuinfo),

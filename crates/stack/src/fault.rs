@@ -17,9 +17,11 @@
 pub mod linux_2_6_38;
 pub mod linux_2_6_6;
 pub mod linux_4_4;
+pub mod linux_5_4;
 pub mod linux_6_1;
 pub mod linux_6_12;
 pub mod linux_6_18;
+pub mod linux_6_6;
 
 mod mapped;
 
@@ -30,7 +32,7 @@ use std::cell::Cell;
 use crate::advice;
 use crate::event::RaKind;
 use crate::origin::{Entry, OptionSpec, Options};
-use crate::readahead::{FaultWindow, Mapping, ReadRequest, Readahead, Token, Window};
+use crate::readahead::{FaultWindow, Mapping, ReadRequest, Readahead, StepText, Token, Window};
 use crate::units::{PAGE_BYTES, PageIndex};
 
 /// A kernel's behaviour in a fault, where the kernels differ.
@@ -77,9 +79,54 @@ pub struct Rules {
     pub advice: advice::Rules,
 }
 
-/// A kernel's handling of advice, by the name of its fault rules.
-pub fn advice_of(kernel: &str) -> Option<advice::Rules> {
-    crate::origin::find(FAULTS, kernel).map(|fault| (fault.build)(&fault.defaults()).advice)
+impl Rules {
+    /// What it does where kernels differ, in words.
+    pub fn steps(&self) -> Vec<StepText> {
+        let around = self.fault_around_pages > 1;
+        let pick = |first: bool, answers: [&'static str; 2]| if first { answers[0] } else { answers[1] };
+        let yes_no = |name, yes: bool| (name, pick(yes, ["yes", "no"]));
+        vec![
+            yes_no("fault-around: maps cached pages around a fault", around),
+            yes_no("fault-around: maps folios whole, also where they leave the window", around && self.whole_folios),
+            yes_no("fault-around: maps folios of 512 pages by one entry", around && self.huge_entries),
+            (
+                "fault-around: takes off the misses",
+                match (around, self.counts_only_new, self.workingset_is_no_hit) {
+                    (false, ..) => "nothing",
+                    (_, true, _) => "pages that it maps itself",
+                    (_, _, true) => "each usable page, but none that was evicted while active",
+                    _ => "each usable page",
+                },
+            ),
+            yes_no(
+                "fault-around: gives up at the end of the file in an unused page table",
+                around && self.end_needs_table,
+            ),
+            (
+                "a page that is found takes one off the misses",
+                pick(self.locked_is_hit, ["even while it is being read", "unless it is being read"]),
+            ),
+            yes_no("a limit of 0 keeps pages that are found from counting", self.hits_need_limit),
+            yes_no("a fault restarts after it has moved a stream on", self.retries_after_marker),
+            (
+                "a restarted fault looks at markers",
+                pick(self.tried_after_any_retry, ["no more", "again, unless its page was missing"]),
+            ),
+            yes_no("misses are counted to 1000 at most", self.most_misses == 1000),
+            yes_no("mappings that ask for huge pages get windows of 4 MiB", self.huge_windows),
+            yes_no("executable mappings get windows that start at the page", self.exec_windows),
+            yes_no("a window around a page has a marker", self.around_has_tail),
+            yes_no("a fault right behind the last access counts as sequential", self.tracks_position),
+            yes_no("a window around a page leaves the state of read(2) alone", self.ignores_state),
+            yes_no("advice: NOREUSE is a flag of the open file", self.advice.noreuse_is_flag),
+            yes_no("advice: DONTNEED to the end of the file drops its last, partial page", self.advice.drops_last_page),
+            yes_no("advice: use through mappings with random advice keeps no page", self.advice.random_is_no_use),
+            yes_no(
+                "advice: readahead(2) of no bytes means the whole file at any offset",
+                self.advice.readahead_0_is_all,
+            ),
+        ]
+    }
 }
 
 /// The page cache of one file as faults see it.
@@ -465,7 +512,11 @@ pub const FAULTS: &[&Entry<Build>] = &[
     &linux_2_6_6::ENTRY,
     &linux_2_6_38::ENTRY,
     &linux_4_4::ENTRY,
+    &linux_5_4::ENTRY,
     &linux_6_1::ENTRY,
+    &linux_6_6::ENTRY,
+    &linux_6_6::ENTRY_6_8,
+    &linux_6_6::ENTRY_6_11,
     &linux_6_12::ENTRY,
     &linux_6_18::ENTRY,
 ];

@@ -3,6 +3,8 @@
 //! A kernel names one entry of each policy table and the defaults of its queue. A patch changes some of these. Any
 //! single policy of another kernel can be mixed in (`readahead=linux-2.4.25`), and every tunable is a key.
 
+pub mod release;
+
 use crate::block::rules::{self, QueueRules};
 use crate::device::{self, DEVICES};
 use crate::direct_io::{self, DIRECT_IOS};
@@ -16,6 +18,7 @@ use crate::readahead::{self, READAHEADS};
 use crate::rng::Rng;
 use crate::units::Hz;
 use crate::writeback::{self, WRITEBACKS};
+use release::{Levels, Near, Release, levels, series};
 
 /// A kind of policy: how to get at what a kernel, or a stack, has of it.
 #[derive(Copy, Clone, Debug)]
@@ -69,6 +72,10 @@ macro_rules! kinds {
             pub aliases: &'static [&'static str],
             /// One line for lists.
             pub summary: &'static str,
+            /// Levels of stable series that it is the model of.
+            pub levels: &'static [Levels],
+            /// Series that it stands in for.
+            pub near: &'static [Near],
             /// Sources of the composition itself.
             pub origin: &'static [Origin],
             /// Tunables of its request queue and clock.
@@ -249,6 +256,8 @@ pub const KERNELS: &[Kernel] = &[
         name: "linux-2.4.25",
         aliases: &["linux-2.4.24"],
         summary: "2.4.25 (stands for 2.4.24 too): one task queue unplugs, one sorted list of requests, forced commits",
+        levels: &[],
+        near: &[],
         origin: &[Origin {
             kernels: "2.4.24 .. 2.4.27",
             file: "drivers/block/ll_rw_blk.c",
@@ -269,6 +278,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "linux-2.6.5-bk2",
+        levels: &[levels(2, 6, 5, 5)],
         summary: "2.6.5 with two days of patches: the same models as 2.6.6-rc3",
         ..SERIES_2_6_6
     },
@@ -278,9 +288,15 @@ pub const KERNELS: &[Kernel] = &[
         summary: "2.6.6-rc3: lazy read-ahead, anticipatory elevator, plugged queue",
         ..SERIES_2_6_6
     },
-    Kernel { name: "linux-2.6.6", summary: "2.6.6: the same models as 2.6.6-rc3", ..SERIES_2_6_6 },
+    Kernel {
+        name: "linux-2.6.6",
+        summary: "2.6.6: the same models as 2.6.6-rc3",
+        levels: &[levels(2, 6, 6, 6)],
+        ..SERIES_2_6_6
+    },
     Kernel {
         name: "linux-2.6.7",
+        levels: &[levels(2, 6, 7, 7)],
         summary: "2.6.7: read-ahead on a private copy, window from the average run length",
         readahead: "linux-2.6.7",
         ..SERIES_2_6_6
@@ -307,6 +323,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "linux-2.6.18-198.el5",
+        levels: &[levels(2, 6, 18, 18)],
         aliases: &["linux-2.6.18-238.el5"],
         summary: "RHEL 5.6: CFQ that honours the sync flag of requests; asynchronous queues are shared again",
         elevator: "cfq-2.6.18-198",
@@ -315,6 +332,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "linux-2.6.22",
+        levels: &[levels(2, 6, 22, 22)],
         summary: "2.6.22: simplified read-ahead with a current and an ahead window, ext3; CFQ of 2.6.18 stands in",
         options: QUEUE_2_6_18,
         readahead: "linux-2.6.22",
@@ -329,6 +347,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "linux-2.6.38",
+        levels: &[levels(2, 6, 38, 38)],
         summary: "2.6.38: on-demand read-ahead, the queue still plugs itself",
         plug: "queue-2.6.13",
         elevator: "cfq-2.6.38",
@@ -338,6 +357,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "linux-2.6.39",
+        levels: &[levels(2, 6, 39, 39)],
         summary: "2.6.39: the plug moves to the task and is held for the whole read call",
         plug: "task-2.6.39",
         ..LEGACY
@@ -348,9 +368,15 @@ pub const KERNELS: &[Kernel] = &[
         plug: "task-3.1",
         ..LEGACY
     },
-    Kernel { name: "linux-3.3", summary: "3.3: the plug is held for one submission only", ..LEGACY },
+    Kernel {
+        name: "linux-3.3",
+        summary: "3.3: the plug is held for one submission only",
+        levels: &[series(3, 3)],
+        ..LEGACY
+    },
     Kernel {
         name: "linux-4.4",
+        levels: &[series(4, 4)],
         summary: "4.4: legacy queue, 16-request plug",
         options: QUEUE_4,
         readahead: "linux-4.4",
@@ -365,6 +391,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "linux-4.19",
+        levels: &[series(4, 19)],
         summary: "4.19: legacy queue, read-ahead that knows the largest request; CFQ of 4.4 stands in for its own",
         options: QUEUE_4,
         readahead: "linux-4.19",
@@ -377,17 +404,179 @@ pub const KERNELS: &[Kernel] = &[
         plug: "task-3.9",
         ..LEGACY
     },
-    Kernel { name: "linux-6.1", summary: "6.1: blk-mq, folios of ext4 are single pages", ..MULTI_QUEUE },
     Kernel {
-        name: "linux-6.12",
-        summary: "6.12: blk-mq, folios of ext4 are single pages",
-        elevator_names: NAMES_6_5,
-        readahead: "linux-6.12",
-        fault: "linux-6.12",
+        name: "linux-5.4",
+        summary: "5.4: blk-mq only; read-ahead of 4.19, with looks for holes that end a page earlier",
+        levels: &[series(5, 4)],
+        near: &[
+            Near { from: (4, 20), to: (5, 3), differs: "its source was not read" },
+            Near { from: (5, 5), to: (5, 9), differs: "some have the two steps of 5.10; where they came is not known" },
+        ],
+        readahead: "linux-5.4",
+        ..MULTI_QUEUE_5
+    },
+    Kernel {
+        name: "linux-5.10",
+        summary: "5.10: blk-mq, the marker is counted from the end of the file",
+        levels: &[series(5, 10)],
+        near: &[Near { from: (5, 11), to: (5, 11), differs: "its source was not read" }],
+        readahead: "linux-5.10",
+        ..MULTI_QUEUE_5
+    },
+    Kernel {
+        name: "linux-5.15.85",
+        summary: "5.15 until its level 94: pages in batches, which have the page behind the request",
+        levels: &[levels(5, 15, 0, 94)],
+        near: &[
+            Near {
+                from: (5, 12),
+                to: (5, 14),
+                differs: "its source was not read; the 5.14 of RHEL 9 has page-cache code of later kernels",
+            },
+            Near { from: (5, 16), to: (5, 17), differs: "folios of one page; its source was not read" },
+        ],
+        readahead: "linux-5.15.85",
+        ..MULTI_QUEUE_5
+    },
+    Kernel {
+        name: "linux-5.15",
+        summary: "5.15 from its level 95 on: pages in batches that end with the request",
+        levels: &[levels(5, 15, 95, u32::MAX)],
+        readahead: "linux-5.15",
+        ..MULTI_QUEUE_5
+    },
+    Kernel {
+        name: "linux-6.1.12",
+        summary: "6.1 until its level 12: batches have the page behind the request",
+        levels: &[levels(6, 1, 0, 12)],
+        near: &[Near { from: (5, 18), to: (6, 0), differs: "the first kernels with large folios; not read" }],
+        readahead: "linux-6.1.12",
         ..MULTI_QUEUE
     },
     Kernel {
+        name: "linux-6.1.123",
+        summary: "6.1 from its level 13 to 123: batches end with the request, windows may shrink",
+        levels: &[levels(6, 1, 13, 123)],
+        near: &[Near {
+            from: (6, 2),
+            to: (6, 5),
+            differs: "read-ahead is alike as far as the mails that changed it tell; from 6.3 on use through mappings \
+                      with random advice keeps no page, and 6.5 has the sweep of its mq-deadline",
+        }],
+        readahead: "linux-6.1.123",
+        ..MULTI_QUEUE
+    },
+    Kernel {
+        name: "linux-6.1",
+        summary: "6.1 from its level 124 on: blk-mq, folios of ext4 are single pages",
+        levels: &[levels(6, 1, 124, u32::MAX)],
+        ..MULTI_QUEUE
+    },
+    Kernel {
+        name: "linux-6.6.57",
+        summary: "6.6 until its level 61: the position of a read is stored once a call",
+        levels: &[levels(6, 6, 0, 61)],
+        readahead: "linux-6.6.57",
+        ..MULTI_QUEUE_6_6
+    },
+    Kernel {
+        name: "linux-6.6.69",
+        summary: "6.6 from its level 62 to 69: folios of order 1 are used",
+        levels: &[levels(6, 6, 62, 69)],
+        readahead: "linux-6.6.69",
+        ..MULTI_QUEUE_6_6
+    },
+    Kernel {
+        name: "linux-6.6",
+        summary: "6.6 from its level 70 on: windows never shrink",
+        levels: &[levels(6, 6, 70, u32::MAX)],
+        ..MULTI_QUEUE_6_6
+    },
+    Kernel {
+        name: "linux-6.8",
+        summary: "6.8: read-ahead of 6.6.57, faults with locks of parts of a mapping",
+        levels: &[series(6, 8)],
+        near: &[Near { from: (6, 7), to: (6, 7), differs: "its source was not read" }],
+        readahead: "linux-6.6.57",
+        fault: "linux-6.8",
+        ..MULTI_QUEUE_6_6
+    },
+    Kernel {
+        name: "linux-6.10",
+        summary: "6.9 and 6.10: as 6.8, with folios of order 1, in batches of 31",
+        near: &[Near {
+            from: (6, 9),
+            to: (6, 10),
+            differs: "read-ahead is alike as far as the mails that changed it tell; not read otherwise",
+        }],
+        readahead: "linux-6.10",
+        fault: "linux-6.8",
+        ..MULTI_QUEUE_6_6
+    },
+    Kernel {
+        name: "linux-6.11",
+        summary: "6.11: misses and markers are decided apart, in batches of 31",
+        levels: &[series(6, 11)],
+        readahead: "linux-6.11",
+        fault: "linux-6.11",
+        ..MULTI_QUEUE_6_6
+    },
+    Kernel {
+        name: "linux-6.12.4",
+        summary: "6.12 until its level 4: as 6.11, with the file system's limit of folios",
+        levels: &[levels(6, 12, 0, 4)],
+        readahead: "linux-6.12.4",
+        ..MULTI_QUEUE_6_12
+    },
+    Kernel {
+        name: "linux-6.12.8",
+        summary: "6.12 from its level 5 to 8: a cached page in the way makes a window longer",
+        levels: &[levels(6, 12, 5, 8)],
+        readahead: "linux-6.12.8",
+        ..MULTI_QUEUE_6_12
+    },
+    Kernel {
+        name: "linux-6.12.43",
+        summary: "6.12 from its level 9 to 43: windows never shrink",
+        levels: &[levels(6, 12, 9, 43)],
+        near: &[Near { from: (6, 13), to: (6, 13), differs: "requests leave a plug as they came; not read otherwise" }],
+        readahead: "linux-6.12.43",
+        ..MULTI_QUEUE_6_12
+    },
+    Kernel {
+        name: "linux-6.12",
+        summary: "6.12 from its level 44 on: blk-mq, folios of ext4 are single pages",
+        levels: &[levels(6, 12, 44, u32::MAX)],
+        ..MULTI_QUEUE_6_12
+    },
+    Kernel {
+        name: "linux-6.14",
+        summary: "6.14: requests leave a plug as they came, folios of ext4 are single pages",
+        levels: &[series(6, 14)],
+        near: &[
+            Near { from: (6, 15), to: (6, 15), differs: "its source was not read" },
+            Near {
+                from: (6, 16),
+                to: (6, 16),
+                differs: "ext4 has large folios; from 6.16.4 on a marker with cached pages all the way behind it ends \
+                          its stream; not read otherwise",
+            },
+        ],
+        readahead: "linux-6.14",
+        plug: "task-6.13",
+        ..MULTI_QUEUE_6_12
+    },
+    Kernel {
         name: "linux-6.18",
+        levels: &[series(6, 18)],
+        near: &[
+            Near {
+                from: (6, 17),
+                to: (6, 17),
+                differs: "read-ahead is alike as far as the mails that changed it tell; not read otherwise",
+            },
+            Near { from: (6, 19), to: (7, u32::MAX), differs: "its source was not read" },
+        ],
         summary: "6.18: blk-mq, large folios",
         options: QUEUE_6_18,
         elevator_names: NAMES_6_5,
@@ -404,6 +593,8 @@ const SERIES_2_6_6: Kernel = Kernel {
     name: "",
     aliases: &[],
     summary: "",
+    levels: &[],
+    near: &[],
     origin: &[Origin {
         kernels: "2.6.5 .. 2.6.7",
         file: "drivers/block/ll_rw_blk.c",
@@ -428,6 +619,8 @@ const RHEL_5: Kernel = Kernel {
     name: "",
     aliases: &[],
     summary: "",
+    levels: &[],
+    near: &[],
     origin: &[Origin {
         kernels: "2.6.18-128.el5 .. 2.6.18-238.el5",
         file: "block/ll_rw_blk.c, block/cfq-iosched.c",
@@ -452,6 +645,8 @@ const LEGACY: Kernel = Kernel {
     name: "",
     aliases: &[],
     summary: "",
+    levels: &[],
+    near: &[],
     origin: &[Origin {
         kernels: "2.6.22 .. 4.19",
         file: "block/blk-core.c",
@@ -476,6 +671,8 @@ const MULTI_QUEUE: Kernel = Kernel {
     name: "",
     aliases: &[],
     summary: "",
+    levels: &[],
+    near: &[],
     origin: &[Origin {
         kernels: "6.1 .. 6.18",
         file: "block/blk-mq.c",
@@ -494,6 +691,27 @@ const MULTI_QUEUE: Kernel = Kernel {
     machine: "server-2024",
     device: "nvme",
 };
+
+/// Common parts of 5.x: folios are single pages, and a plug has at most 16 requests, in order of sectors.
+const MULTI_QUEUE_5: Kernel = Kernel {
+    origin: &[Origin {
+        kernels: "5.4 .. 5.15",
+        file: "block/blk-mq.c",
+        function: "blk_mq_make_request, blk_mq_submit_bio",
+        notes: "read-ahead is exact; queue and elevators are those of 6.1, which were not compared with 5.x",
+    }],
+    fault: "linux-5.4",
+    plug: "task-3.9",
+    ..MULTI_QUEUE
+};
+
+/// Common parts of 6.6 to 6.11.
+const MULTI_QUEUE_6_6: Kernel =
+    Kernel { elevator_names: NAMES_6_5, readahead: "linux-6.6", fault: "linux-6.6", ..MULTI_QUEUE };
+
+/// Common parts of 6.12 and 6.14.
+const MULTI_QUEUE_6_12: Kernel =
+    Kernel { elevator_names: NAMES_6_5, readahead: "linux-6.12", fault: "linux-6.12", ..MULTI_QUEUE };
 
 const LKML_2004: &str = "linux-kernel mailing list";
 
@@ -604,9 +822,10 @@ fn first_with(key: &str) -> Option<&'static Kernel> {
     KERNELS.iter().find(|kernel| kernel.options.iter().any(|spec| spec.name == key))
 }
 
-/// The kernel called `name`, also by another name it has.
+/// The kernel called `name`, also by another name it has, or by a release that it is the model of (`linux-6.1.55`).
 pub fn find_kernel(name: &str) -> Option<&'static Kernel> {
-    KERNELS.iter().find(|kernel| kernel.name == name || kernel.aliases.contains(&name))
+    let named = KERNELS.iter().find(|kernel| kernel.name == name || kernel.aliases.contains(&name));
+    named.or_else(|| Release::parse(name).filter(|it| name.starts_with("linux-") && it.series.0 > 2)?.exactly())
 }
 
 /// An entry of a table with values for its tunables.

@@ -20,12 +20,55 @@ pub enum LoopStyle {
     OnDemand,
     /// 5.12 ..: batches of folios are looked up; the policy is asked about misses and the batch's last folio
     /// (`filemap_read`).
-    Batch {
-        /// Most folios in a batch.
-        max_folios: u8,
-        /// `prev_pos` is stored after every folio copied (6.1) rather than once at the end of the call.
-        prev_pos_per_folio: bool,
-    },
+    Batch(Batches),
+}
+
+impl LoopStyle {
+    /// What it does where kernels differ, in words.
+    pub fn steps(self) -> Vec<(&'static str, &'static str)> {
+        let (batch, behind, position, late) = match self {
+            LoopStyle::Linux24 | LoopStyle::AskFirst => ("one by one", false, "", false),
+            LoopStyle::OnDemand => ("one by one", false, "the last page touched, stored at the end of a call", true),
+            LoopStyle::Batch(rules) => (
+                if rules.max_folios > 15 { "in batches of 31 folios" } else { "in batches of 15 folios" },
+                rules.past_request,
+                if rules.prev_pos_per_folio {
+                    "the byte behind what was copied, stored after each folio"
+                } else {
+                    "the byte behind what was copied, stored at the end of a call"
+                },
+                rules.late_size,
+            ),
+        };
+        let mut steps = vec![("pages are looked up", batch)];
+        if !position.is_empty() {
+            steps.push(("position of the last read", position));
+        }
+        steps.push((
+            "a batch ends",
+            if behind { "one page behind the request, whose marker it meets a call early" } else { "with the request" },
+        ));
+        steps.push((
+            "a read at or beyond the end of the file",
+            if late { "reads a page and moves the state" } else { "does nothing" },
+        ));
+        steps
+    }
+}
+
+/// How the kernels' loops over batches differ.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Batches {
+    /// Most folios in a batch.
+    pub max_folios: u8,
+    /// `prev_pos` is stored after every folio copied (until 6.5) rather than once at the end of the call.
+    pub prev_pos_per_folio: bool,
+    /// A batch may have the page behind the request, too, and ends there if that page carries the marker (5.12 to
+    /// 5.15.94, 6.1 to 6.1.12).
+    pub past_request: bool,
+    /// The pages are single ones, and the file's size is looked at only once they are at hand (5.15): a read at or
+    /// beyond the end is made.
+    pub late_size: bool,
 }
 
 /// The driver's next action before it calls [`ReadLoop::step`] again.
@@ -128,18 +171,16 @@ impl ReadLoop {
         }
         match self.style {
             LoopStyle::OnDemand => self.on_demand(ra, mapping),
-            LoopStyle::Batch { max_folios, prev_pos_per_folio } => {
-                self.batch(ra, mapping, u64::from(max_folios), prev_pos_per_folio)
-            }
+            LoopStyle::Batch(rules) => self.batch(ra, mapping, rules),
             LoopStyle::AskFirst => self.ask_first(ra, mapping),
             LoopStyle::Linux24 => self.linux_2_4(ra, mapping),
         }
     }
 
     fn begin<M: Mapping>(&mut self, ra: &mut dyn Readahead, mapping: &mut M) -> Option<Step> {
-        let batched = matches!(self.style, LoopStyle::Batch { .. });
-        // Batch kernels leave a read at or after the end of the file before they touch any state.
-        if self.pos == self.end || (batched && self.pos >= mapping.size_bytes()) {
+        let looks = matches!(self.style, LoopStyle::Batch(rules) if !rules.late_size);
+        // Most batch kernels leave a read at or after the end of the file before they touch any state.
+        if self.pos == self.end || (looks && self.pos >= mapping.size_bytes()) {
             self.stage = Stage::Ended;
             return Some(Step::Done { len_bytes: 0 });
         }
@@ -304,21 +345,16 @@ impl ReadLoop {
     }
 
     /// 5.12 and later: a batch of folios at a time.
-    fn batch<M: Mapping>(
-        &mut self,
-        ra: &mut dyn Readahead,
-        mapping: &mut M,
-        max_folios: u64,
-        prev_pos_per_folio: bool,
-    ) -> Step {
+    fn batch<M: Mapping>(&mut self, ra: &mut dyn Readahead, mapping: &mut M, rules: Batches) -> Step {
         loop {
             let page = self.page();
             match self.stage {
                 Stage::Begin | Stage::Top => {
-                    if prev_pos_per_folio && self.pos > self.request.offset {
+                    let begun = self.pos > self.request.offset;
+                    if rules.prev_pos_per_folio && begun {
                         ra.copied(self.token, self.pos);
                     }
-                    if self.pos >= self.end.min(mapping.size_bytes()) {
+                    if (begun || !rules.late_size) && self.pos >= self.end.min(mapping.size_bytes()) {
                         self.stage = Stage::Finish;
                         continue;
                     }
@@ -328,12 +364,15 @@ impl ReadLoop {
                     }
                 }
                 Stage::Lookup | Stage::AfterMiss => {
-                    let nr_pages = self.last_page_end().0 - page.0;
+                    let nr_pages = self.last_page_end().0 - page.0 + u64::from(rules.past_request);
                     if !self.interleave && mapping.clean_run(page, nr_pages) == nr_pages {
                         // Batches of clean pages ask the policy nothing, so however many there are, they are one copy.
-                        return self.copy(mapping, page.plus(nr_pages));
+                        match self.copy_existing(mapping, page.plus(nr_pages)) {
+                            Some(step) => return step,
+                            None => continue,
+                        }
                     }
-                    let batch = collect(mapping, page, nr_pages, max_folios);
+                    let batch = collect(mapping, page, nr_pages, u64::from(rules.max_folios));
                     if let Some(folio) = batch.tail {
                         let end = folio.first.plus(1 << folio.order);
                         self.stage = Stage::Tail { first: folio.first, end };
@@ -345,7 +384,9 @@ impl ReadLoop {
                             }
                         }
                     } else if batch.end > page {
-                        return self.copy(mapping, batch.end);
+                        if let Some(step) = self.copy_existing(mapping, batch.end) {
+                            return step;
+                        }
                     } else if self.stage == Stage::Lookup {
                         self.stage = Stage::AfterMiss;
                         let mut watch = Watch::new(mapping);
@@ -360,25 +401,26 @@ impl ReadLoop {
                     }
                 }
                 Stage::Tail { first, end } => {
-                    if mapping.uptodate(first) {
-                        return self.copy(mapping, end);
+                    let end = if mapping.uptodate(first) { end } else { first };
+                    if end == page {
+                        self.stage = Stage::Waiting;
+                    } else if let Some(step) = self.copy_existing(mapping, end) {
+                        return step;
                     }
-                    if first > page {
-                        return self.copy(mapping, first);
-                    }
-                    self.stage = Stage::Waiting;
                 }
                 Stage::Waiting => {
                     if mapping.uptodate(page) {
                         let folio = mapping.folio(page).unwrap_or(Folio { first: page, order: 0 });
-                        return self.copy(mapping, folio.first.plus(1 << folio.order));
-                    }
-                    if mapping.present(page) {
+                        if let Some(step) = self.copy_existing(mapping, folio.first.plus(1 << folio.order)) {
+                            return step;
+                        }
+                    } else if mapping.present(page) {
                         return Step::Wait(page);
+                    } else {
+                        self.stage = Stage::Lookup;
                     }
-                    self.stage = Stage::Lookup;
                 }
-                _ => return self.finish(ra, !prev_pos_per_folio),
+                _ => return self.finish(ra, !rules.prev_pos_per_folio),
             }
         }
     }
@@ -396,6 +438,15 @@ impl ReadLoop {
     /// Pages from `page` to the end of the request, as every kernel here counts them: not clipped to the file.
     fn nr_requested(&self, page: PageIndex) -> u64 {
         self.last_page_end().0 - page.0
+    }
+
+    /// Copies up to page `end`, unless the file ends before: then the call does.
+    fn copy_existing<M: Mapping>(&mut self, mapping: &M, end: PageIndex) -> Option<Step> {
+        if self.pos < mapping.size_bytes() {
+            return Some(self.copy(mapping, end));
+        }
+        self.stage = Stage::Finish;
+        None
     }
 
     fn copy_page<M: Mapping>(&mut self, mapping: &M) -> Step {

@@ -18,6 +18,7 @@ pub mod off;
 pub mod ondemand_2_6_23;
 pub mod ondemand_4_19;
 pub mod ondemand_4_4;
+pub mod ondemand_5;
 pub mod private_copy;
 pub mod read_populate;
 pub mod simplified_2_6_10;
@@ -278,7 +279,12 @@ pub trait Readahead {
     /// Whether a read of existing bytes whose pages are all cached, up to date and unmarked goes by without a
     /// question to the policy, so that its loop need not be walked.
     fn asks_nothing_of_hits(&self) -> bool {
-        matches!(self.style(), LoopStyle::OnDemand | LoopStyle::Batch { .. })
+        match self.style() {
+            LoopStyle::OnDemand => true,
+            // The page behind the request may carry the marker.
+            LoopStyle::Batch(rules) => !rules.past_request,
+            _ => false,
+        }
     }
 
     /// Such a read has happened: the state moves as if the loop had been walked.
@@ -300,6 +306,21 @@ pub trait Readahead {
 
     /// The state in the order and with the values of the golden vectors' `ra_trace` (without read and fd).
     fn trace(&self) -> Vec<i64>;
+
+    /// What it does where the kernels of its family differ.
+    fn steps(&self) -> Vec<StepText> {
+        Vec::new()
+    }
+}
+
+/// A step in which kernels differ, and what one of them does there, in words.
+pub type StepText = (&'static str, &'static str);
+
+/// Steps of a policy and of its kernel's read loop.
+pub fn steps(ra: &dyn Readahead) -> Vec<StepText> {
+    let mut steps = ra.style().steps();
+    steps.extend(ra.steps());
+    steps
 }
 
 /// Makes the state of a newly opened file.
@@ -317,8 +338,23 @@ pub const READAHEADS: &[&Entry<Build>] = &[
     &ondemand_2_6_23::ENTRY,
     &ondemand_4_4::ENTRY,
     &ondemand_4_19::ENTRY,
+    &ondemand_5::ENTRY_5_4,
+    &ondemand_5::ENTRY_5_10,
+    &ondemand_5::ENTRY_5_15_85,
+    &ondemand_5::ENTRY_5_15,
+    &folios_6_1::ENTRY_6_1_12,
+    &folios_6_1::ENTRY_6_1_123,
     &folios_6_1::ENTRY,
+    &folios_6_1::ENTRY_6_6_57,
+    &folios_6_1::ENTRY_6_6_69,
+    &folios_6_1::ENTRY_6_6,
+    &folios_6_1::ENTRY_6_10,
+    &folios_6_12::ENTRY_6_11,
+    &folios_6_12::ENTRY_6_12_4,
+    &folios_6_12::ENTRY_6_12_8,
+    &folios_6_12::ENTRY_6_12_43,
     &folios_6_12::ENTRY,
+    &folios_6_12::ENTRY_6_14,
     &folios_6_18::ENTRY,
     &off::ENTRY,
     &stream_table::ENTRY,

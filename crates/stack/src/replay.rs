@@ -330,7 +330,7 @@ impl Cache {
             kind: window.kind,
             async_size: window.async_size,
             marker,
-            order: matches!(self.style, Some(LoopStyle::Batch { .. })).then_some(order),
+            order: matches!(self.style, Some(LoopStyle::Batch(rules)) if !rules.late_size).then_some(order),
             folios,
         });
     }

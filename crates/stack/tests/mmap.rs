@@ -37,7 +37,7 @@ fn run(kernel: &str, case: &Case) -> Replayed {
     let mut rules = (fault.build)(&fault.defaults());
     rules.fault_around_pages = rules.fault_around_pages.min(case.fault_around_pages);
     let case = Case { fault_around_pages: rules.fault_around_pages, ..case.clone() };
-    replay(&rules, &iowhy_stack::fault::advice_of(kernel).expect("a kernel"), (readahead, &readahead.defaults()), &case)
+    replay(&rules, &rules.advice, (readahead, &readahead.defaults()), &case)
 }
 
 /// `start+pages` and a letter for the kind, a word for every run.

@@ -27,6 +27,14 @@ fn two_kernels_end_at_their_first_bad_policy() {
 }
 
 #[test]
+fn kernels_of_this_decade_end_at_their_first_bad_policy() {
+    let found = json("bisect --good sim:linux-6.6 --bad sim:linux-6.8 --json dd if=/dev/sda bs=1M count=100");
+    assert_eq!(found["first_bad"]["policy"], "readahead");
+    assert_eq!(found["first_bad"]["from"], "linux-6.6");
+    assert_eq!(found["first_bad"]["to"], "linux-6.6.57");
+}
+
+#[test]
 fn a_bad_side_that_is_not_worse_is_said_to_be_better() {
     let places = "--good sim:linux-6.1 --bad sim:linux-6.18";
     let output = iowhy(&format!("bisect {places} --json dd if=/dev/sda bs=1M count=64"));

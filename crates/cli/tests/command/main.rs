@@ -294,6 +294,7 @@ fn flags_modes_and_rates_work_together() {
 fn json_has_the_shape_of_its_schema() {
     check_schema("sysbench", &json(&format!("{SMALL} --on sim:linux-2.6.6-rc3 --report-interval=1")));
     check_schema("models", &json("models --json"));
+    check_schema("models-against", &json("models kernel linux-6.6 --against linux-6.8 --json"));
     check_schema("incident", &json("incident list --json"));
     check_schema("incident", &incident(1, 2).1);
 }
@@ -342,6 +343,21 @@ fn is_fresh(path: &Path, fresh: &str) {
     }
     let page = fs::read_to_string(path).unwrap_or_default();
     assert!(page == fresh, "{} is stale: IOWHY_REWRITE=1 cargo test -p iowhy fresh", path.display());
+}
+
+#[test]
+fn kernels_are_compared_in_words() {
+    let words = text(&iowhy("models kernel linux-6.6 --against linux-6.8").stdout);
+    for expected in ["readahead: linux-6.6 against linux-6.6.57", "the next window of a stream", "never less"] {
+        assert!(words.contains(expected), "{words}");
+    }
+    let levels = iowhy("models kernel linux-5.15.85 --against linux-5.15.135");
+    assert!(text(&levels.stdout).contains("one page behind the request"), "{}", text(&levels.stdout));
+    let nearest = iowhy("models kernel linux-6.7 --against linux-6.8");
+    assert!(text(&nearest.stderr).contains("linux-6.8 is the nearest"), "{}", text(&nearest.stderr));
+    assert!(text(&nearest.stdout).contains("nothing differs"), "{}", text(&nearest.stdout));
+    assert!(refused("models elevator bfq --against kyber").contains("of kernels"));
+    assert!(refused("models kernel linux-6.6 --against linux-6.88").contains("unknown kernel"));
 }
 
 #[test]

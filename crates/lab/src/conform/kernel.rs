@@ -34,15 +34,16 @@ mod queue;
 mod requests;
 mod traced;
 
-use std::cmp::Ordering;
 use std::fmt::Write;
 
+use iowhy_stack::kernel::KERNELS;
+use iowhy_stack::kernel::release::{Nearest, Release};
 use iowhy_stack::origin::{self, Entry};
 use iowhy_stack::readahead::{Build, READAHEADS};
 use serde_json::{Value, json};
 
 use iowhy_text as text;
-use iowhy_trace::recorded::{Line, Recorded, What, version};
+use iowhy_trace::recorded::{Line, Recorded, What};
 pub use queue::{DiskChecked, Queue};
 pub use traced::{Device, File, records};
 
@@ -298,26 +299,15 @@ fn check_all(entry: &'static Entry<Build>, recorded: &Recorded) -> Checked {
     }
 }
 
-/// The model of a release (`uname -r`), and whether it is of that very kernel or only the nearest.
-pub fn model_of(release: &str) -> (&'static Entry<Build>, bool) {
-    let running = version(release);
-    let models = READAHEADS.iter().filter_map(|entry| {
-        let name = entry.name.strip_prefix("linux-")?;
-        let of = version(name).filter(|of| *of >= (6, 0))?;
-        Some((*entry, of))
-    });
-    let distance = |of: (u32, u32)| {
-        let (major, minor) = running.unwrap_or((u32::MAX, 0));
-        let within = match major.cmp(&of.0) {
-            Ordering::Less => of.1,
-            Ordering::Equal => minor.abs_diff(of.1),
-            Ordering::Greater => u32::MAX - of.1,
-        };
-        (major.abs_diff(of.0), within)
+/// The model of a release (`uname -r`) and its build (see [`Release::with_build`]), and the kernel that it is of.
+pub fn model_of(release: &str, build: &str) -> (&'static Entry<Build>, Nearest) {
+    let newest = &KERNELS[KERNELS.len() - 1];
+    let nearest = match Release::parse(release) {
+        Some(release) => release.with_build(build).nearest(),
+        None => Nearest { kernel: newest, exact: false, differs: "its release is not known".to_owned() },
     };
-    let nearest = models.min_by_key(|(_, of)| distance(*of));
-    let fallback = origin::find(READAHEADS, "linux-6.18").unwrap_or(READAHEADS[0]);
-    nearest.map_or((fallback, false), |(entry, of)| (entry, running == Some(of)))
+    let entry = origin::find(READAHEADS, nearest.kernel.readahead).expect("kernels name entries");
+    (entry, nearest)
 }
 
 /// Outcome of a conformance run.
@@ -325,10 +315,8 @@ pub fn model_of(release: &str) -> (&'static Entry<Build>, bool) {
 pub struct Report {
     /// Release of the kernel.
     pub kernel: String,
-    /// Name of the model.
-    pub model: &'static str,
-    /// The model is of that kernel; otherwise it is the nearest one.
-    pub exact: bool,
+    /// The kernel that it is compared with, or the nearest.
+    pub model: Nearest,
     /// Every file of every job.
     pub jobs: Vec<Checked>,
     /// The requests of every disk below them.
@@ -379,8 +367,9 @@ impl Report {
         json!({
             "schema": "iowhy.conform/1",
             "kernel": self.kernel,
-            "model": self.model,
-            "exact_model": self.exact,
+            "model": self.model.kernel.name,
+            "exact_model": self.model.exact,
+            "known_differences": self.model.differs,
             "events": self.sum(|job| job.events),
             "decisions": self.sum(|job| job.counted().decisions),
             "matched": self.sum(|job| job.counted().matched),
@@ -403,8 +392,12 @@ impl Report {
 
     /// As a table.
     pub fn text(&self, bold: fn(&str) -> String) -> String {
-        let nearest = if self.exact { "" } else { ", the nearest that there is" };
-        let mut out = format!("kernel {}, model {}{nearest}\n", self.kernel, self.model);
+        let Nearest { kernel, exact, differs } = &self.model;
+        let mut out = format!("kernel {}, model {}", self.kernel, kernel.name);
+        if !exact {
+            out = text::wrap(&format!("{out}, the nearest that there is: {differs}"), text::width()).join("\n");
+        }
+        out.push('\n');
         let _ = writeln!(
             out,
             "{:<34}{:<6}{:>6}  {:>17}  {:>19}  {:>15}  {:>15}",

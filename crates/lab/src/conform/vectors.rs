@@ -1,8 +1,8 @@
 //! Conformance: recorded vectors of real kernels replayed through the models.
 //!
-//! A vector file is called `<model>.json`. It holds cases: a file, its cache, reads and events as input; submissions,
-//! the read-ahead state after every read, the state and the cache at the end as output. Every case is replayed through
-//! the model of that name and everything is compared. Everything must be equal.
+//! A vector file is called `<model>.json`, or after a release. It holds cases: a file, its cache, reads and events as
+//! input; submissions, the read-ahead state after every read, the state and the cache at the end as output. Every case
+//! is replayed through the model of that name, or of that release, and everything is compared. All must be equal.
 
 mod mmap;
 mod reclaim;
@@ -12,8 +12,10 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use iowhy_stack::event::RaKind;
-use iowhy_stack::origin;
-use iowhy_stack::readahead::{Advice, READAHEADS};
+use iowhy_stack::kernel::release::Release;
+use iowhy_stack::kernel::{Kernel, find_kernel};
+use iowhy_stack::origin::{self, Entry};
+use iowhy_stack::readahead::{Advice, Build, READAHEADS};
 use iowhy_stack::replay::{Case, Happening, IoModel, Read, Replayed, Submission, replay};
 use serde::{Deserialize, Serialize};
 
@@ -34,8 +36,10 @@ impl GoldenReport {
 /// How one file of vectors went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileReport {
-    /// Stem of the file, which is the name of the model.
+    /// Stem of the file: the name of a model, or a release.
     pub name: String,
+    /// The model; empty if its name is the file's.
+    pub model: &'static str,
     /// Cases in the file.
     pub cases: usize,
     /// Cases of which everything matched.
@@ -51,7 +55,7 @@ pub struct FileReport {
 impl FileReport {
     /// A report of a file of which no case has been compared yet.
     pub(crate) fn new(name: String, cases: usize) -> FileReport {
-        FileReport { name, cases, matched: 0, submissions: 0, submissions_matched: 0, first_mismatch: None }
+        FileReport { name, model: "", cases, matched: 0, submissions: 0, submissions_matched: 0, first_mismatch: None }
     }
 
     /// Counts a case that has been compared.
@@ -145,7 +149,7 @@ pub fn check_text(path: &Path, text: &str) -> Result<FileReport, GoldenError> {
     if let Some(kernel) = name.strip_suffix(reclaim::SUFFIX) {
         return reclaim::check(path, kernel, text);
     }
-    let Some(entry) = origin::find(READAHEADS, &name) else {
+    let Some(entry) = model(&name) else {
         let known: Vec<&str> = READAHEADS.iter().map(|entry| entry.name).collect();
         return Err(GoldenError::UnknownModel { path: path.to_owned(), name, known: known.join(", ") });
     };
@@ -156,7 +160,7 @@ pub fn check_text(path: &Path, text: &str) -> Result<FileReport, GoldenError> {
     let Some(columns) = vectors.ra_trace_columns.strip_prefix(&["read".to_owned(), "fd".to_owned()]) else {
         return Err(malformed("`ra_trace_columns` must start with `read`, `fd`".to_owned()));
     };
-    let mut report = FileReport::new(name, vectors.cases.len());
+    let mut report = FileReport { model: entry.name, ..FileReport::new(name, vectors.cases.len()) };
     for vector in &vectors.cases {
         let case = vector.case().map_err(|message| malformed(format!("case `{}`: {message}", vector.name)))?;
         let replayed = replay(entry, &entry.defaults(), &case);
@@ -166,6 +170,17 @@ pub fn check_text(path: &Path, text: &str) -> Result<FileReport, GoldenError> {
         report.count(&vector.name, vector.difference(columns, &expected, &replayed));
     }
     Ok(report)
+}
+
+/// The policy of that name, or that of the release it names.
+fn model(name: &str) -> Option<&'static Entry<Build>> {
+    origin::find(READAHEADS, name).or_else(|| origin::find(READAHEADS, kernel(name)?.readahead))
+}
+
+/// The kernel of that name, or of the release it names (`linux-6.1.55`): its own, or the nearest.
+fn kernel(name: &str) -> Option<&'static Kernel> {
+    let release = || Release::parse(name.strip_prefix("linux-")?).filter(Release::exists);
+    find_kernel(name).or_else(|| Some(release()?.nearest().kernel))
 }
 
 /// A vector file.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use iowhy_live::capture::Captured;
 use iowhy_live::command::Usage;
 use iowhy_live::machine;
+use iowhy_stack::kernel::release::Release;
 use iowhy_stack::trace::{Dev, Record, Seen, Trace};
 use iowhy_stack::units::Nanos;
 use iowhy_trace::fields::{device, field};
@@ -224,7 +225,13 @@ impl Watch {
             }
         }
         let machine = machine::Machine::read();
-        set("machine", "kernel", &machine.kernel_release.unwrap_or_default());
+        let release = machine.kernel_release.unwrap_or_default();
+        set("machine", "kernel", &release);
+        // A distribution's name hides the level of its stable series, by which decisions differ.
+        if let Some(hidden) = Release::parse(&release).filter(|release| release.level.is_none()) {
+            let told = hidden.with_build(&machine.kernel_version.unwrap_or_default());
+            set("machine", "stable", &told.level.map(|_| told.to_string()).unwrap_or_default());
+        }
         set("machine", "cpus", &machine.cpus.map(|cpus| cpus.to_string()).unwrap_or_default());
         set("machine", "options", &text("/proc/cmdline").unwrap_or_default());
         disks(&captured.trace, &mut set);

@@ -94,6 +94,9 @@ pub fn text(tuned: &Tuned, brief: bool, style: Style) -> String {
         (None, false) => "Twin: no predictions".to_owned(),
     };
     paragraph(&mut text, "", &agreement);
+    if let Some(nearest) = &twin.nearest {
+        paragraph(&mut text, "", &format!("Model: {nearest}"));
+    }
     let runs = count(u64::from(tuned.runs), "run", "runs");
     paragraph(&mut text, "", &format!("{runs} of {} on {}", shown(&tuned.target, NAME), tuned.disk));
     text

@@ -231,5 +231,6 @@ pub(super) fn agreement(seen: &Traits, runs: &[Run]) -> Agreement {
         pages_pct,
         requests_pct,
         time_pct,
+        nearest: None,
     }
 }

@@ -7,9 +7,9 @@
 use iowhy_live::disk::{ELEVATOR, TUNABLES};
 use iowhy_stack::filesystem::FILESYSTEMS;
 use iowhy_stack::job::Throttle;
-use iowhy_stack::kernel::{KERNELS, Kernel, Stack, find_kernel};
+use iowhy_stack::kernel::release::Nearest;
+use iowhy_stack::kernel::{Kernel, Stack};
 use iowhy_stack::trace::Dev;
-use iowhy_trace::recorded::version;
 use iowhy_trace::settings::Settings;
 
 use crate::conform::kernel::model_of;
@@ -33,15 +33,13 @@ const SYSCTLS: &[(&str, &str)] =
 
 /// The kernel that is nearest to a release.
 pub(super) fn kernel_of(release: &str) -> &'static Kernel {
-    let Some(wanted) = version(release).filter(|wanted| *wanted < (6, 0)) else {
-        let newest = &KERNELS[KERNELS.len() - 1];
-        return find_kernel(model_of(release).0.name).unwrap_or(newest);
-    };
-    let distance = |kernel: &&Kernel| {
-        let of = kernel.name.strip_prefix("linux-").and_then(version).unwrap_or_default();
-        (of.0.abs_diff(wanted.0), of.1.abs_diff(wanted.1))
-    };
-    KERNELS.iter().min_by_key(distance).unwrap_or(&KERNELS[0])
+    model_of(release, "").1.kernel
+}
+
+/// The nearest kernel and the known differences, if none is the release's own.
+pub(super) fn nearest(release: &str) -> Option<String> {
+    let Nearest { kernel, exact, differs } = model_of(release, "").1;
+    (!exact).then(|| format!("{}, the nearest to {release}: {differs}", kernel.name))
 }
 
 /// The name that settings have for a disk.

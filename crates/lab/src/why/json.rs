@@ -106,6 +106,7 @@ pub(crate) fn agreement(twin: &Agreement) -> Value {
         "pages_pct": twin.pages_pct.map(finite),
         "requests_pct": twin.requests_pct.map(finite),
         "time_pct": twin.time_pct.map(finite),
+        "nearest": twin.nearest,
     })
 }
 

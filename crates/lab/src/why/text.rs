@@ -197,6 +197,9 @@ fn details(text: &mut String, answer: &Answer, style: Style) {
         (None, false) => "Twin: no predictions".to_owned(),
     };
     paragraph(text, "", &agreement);
+    if let Some(nearest) = &twin.nearest {
+        paragraph(text, "", &format!("Model: {nearest}"));
+    }
     let mut price = format!("{} events, {} lost", answer.events, answer.lost);
     if let Some(of) = answer.price {
         let _ = write!(

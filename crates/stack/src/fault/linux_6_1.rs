@@ -27,14 +27,13 @@ pub const ENTRY: Entry<Build> = Entry {
 };
 
 fn build(options: &Options) -> Rules {
-    super::tuned(
-        options,
-        Rules {
-            workingset_is_no_hit: false,
-            end_needs_table: false,
-            tried_after_any_retry: true,
-            advice: advice::LINUX_6_1,
-            ..linux_6_12::RULES
-        },
-    )
+    super::tuned(options, RULES)
 }
+
+pub(super) const RULES: Rules = Rules {
+    workingset_is_no_hit: false,
+    end_needs_table: false,
+    tried_after_any_retry: true,
+    advice: advice::LINUX_6_1,
+    ..linux_6_12::RULES
+};

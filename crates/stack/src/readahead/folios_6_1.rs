@@ -1,4 +1,4 @@
-//! 6.1: on-demand read-ahead on large folios, one decision for misses and markers.
+//! 6.1 to 6.10: on-demand read-ahead on large folios, one decision for misses and markers.
 //!
 //! A page that is where the state expects it (the marker, or the page after the window) moves the window on and
 //! enlarges it. A marker that the state does not know makes the policy look in the cache how far that stream has come.
@@ -7,32 +7,121 @@
 //! is read exactly. A window that would be all tail gets the next one as its tail, if the limit allows. Windows are
 //! cut into folios whose order grows by 2 with every marker, except that order 1 is not used.
 //!
-//! Source: Linux 6.1, mm/readahead.c, `ondemand_readahead` and `page_cache_ra_order`.
+//! Stable updates changed single steps ([`Level`]): until 6.1.12 a batch has the page behind the request; from 6.6 on
+//! the position is stored once a call; order 1 is used from 6.6.62 on; and a stream's window never shrinks from 6.1.124
+//! and 6.6.70 on. 6.8 has the steps of 6.6.57; 6.9 and 6.10 those of 6.6.69, with batches of 31.
+//!
+//! Source: Linux 6.1, 6.6, 6.8, mm/readahead.c, `ondemand_readahead` and `page_cache_ra_order`; mm/filemap.c,
+//! `filemap_read`. In which level a step changed is from the stable review mails.
 //!
 //! Known deviations: memory never fails, and block cgroups are never congested.
 
 use super::parts::folios::{Cut, FolioState};
-use super::parts::next_size;
 use super::parts::probe::{cached_run_before, first_miss_from};
-use super::{Advice, Build, FaultWindow, Folio, Limits, Mapping, ReadRequest, Readahead, Token};
+use super::parts::{next_size, step};
+use super::{Advice, Build, FaultWindow, Folio, Limits, Mapping, ReadRequest, Readahead, StepText, Token};
 use crate::event::RaKind;
-use crate::origin::{Entry, Options, Origin};
-use crate::read_loop::LoopStyle;
+use crate::origin::{Entry, Origin};
+use crate::read_loop::{Batches, LoopStyle};
 use crate::units::PageIndex;
 
-/// 6.1.
+/// Single steps that changed between the kernels of this family.
+#[derive(Copy, Clone, Debug)]
+struct Level {
+    /// Most folios in a batch.
+    max_folios: u8,
+    /// A batch may have the page behind the request.
+    past_request: bool,
+    /// The position is stored after each folio.
+    prev_pos_per_folio: bool,
+    /// The next window of a stream is at least as large as the last.
+    keeps_size: bool,
+    /// Folios of order 1 are used.
+    order_1: bool,
+}
+
+const V6_1: Level =
+    Level { max_folios: 15, past_request: false, prev_pos_per_folio: true, keeps_size: true, order_1: false };
+const V6_6: Level = Level { prev_pos_per_folio: false, order_1: true, ..V6_1 };
+
+/// What all entries have in common.
+const BASE: Entry<Build> =
+    Entry { name: "", summary: "", origin: &[], options: &[], conformance: "", build: |_, limits| boxed(limits, V6_1) };
+
+const fn origin(kernels: &'static str, notes: &'static str) -> Origin {
+    Origin { kernels, file: "mm/readahead.c, mm/filemap.c", function: FUNCTIONS, notes }
+}
+
+const FUNCTIONS: &str = "ondemand_readahead, page_cache_ra_order, filemap_read";
+const DECISIONS: &str = "decisions compared case by case with the kernel's own functions";
+
+/// 6.1 until its level 12.
+pub const ENTRY_6_1_12: Entry<Build> = Entry {
+    name: "linux-6.1.12",
+    summary: "as 6.1.123; batches have the page behind the request, so that its marker is met one call early",
+    origin: &[origin("6.1 .. 6.1.12", "the vectors of 5.15.85 have the same batches")],
+    conformance: "none of its own: steps of linux-6.1 and linux-5.15.85, which have vectors",
+    build: |_, limits| boxed(limits, Level { past_request: true, keeps_size: false, ..V6_1 }),
+    ..BASE
+};
+
+/// 6.1 from its level 13 to 123.
+pub const ENTRY_6_1_123: Entry<Build> = Entry {
+    name: "linux-6.1.123",
+    summary: "as 6.1; after a request over the limit the window of a stream falls back to the limit",
+    origin: &[origin("6.1.13 .. 6.1.123", "the vectors of 6.6.57 have the same windows")],
+    conformance: "none of its own: steps of linux-6.1 and linux-6.6.57, which have vectors",
+    build: |_, limits| boxed(limits, Level { keeps_size: false, ..V6_1 }),
+    ..BASE
+};
+
+/// 6.1 from its level 124 on.
 pub const ENTRY: Entry<Build> = Entry {
     name: "linux-6.1",
     summary: "on-demand read-ahead with markers on large folios, one rule for misses and markers",
-    origin: &[Origin {
-        kernels: "6.1",
-        file: "mm/readahead.c",
-        function: "ondemand_readahead, page_cache_ra_order",
-        notes: "decisions compared case by case with the kernel's own functions",
-    }],
-    options: &[],
+    origin: &[origin("6.1.124 ..", "decisions compared case by case with the functions of 6.1.192")],
     conformance: "golden vectors linux-6.1: 113 cases, every submission, folio, marker and state",
-    build,
+    ..BASE
+};
+
+/// 6.6 until its level 61, and 6.8.
+pub const ENTRY_6_6_57: Entry<Build> = Entry {
+    name: "linux-6.6.57",
+    summary: "as 6.1.123; the position is stored once a call",
+    origin: &[origin("6.6 .. 6.6.61, 6.8", DECISIONS)],
+    conformance: "golden vectors linux-6.6.57 and linux-6.8: 87 cases each, every submission, folio, marker and state",
+    build: |_, limits| boxed(limits, Level { keeps_size: false, order_1: false, ..V6_6 }),
+    ..BASE
+};
+
+/// 6.6 from its level 62 to 69.
+pub const ENTRY_6_6_69: Entry<Build> = Entry {
+    name: "linux-6.6.69",
+    summary: "as 6.6.57; folios of order 1 are used",
+    origin: &[origin("6.6.62 .. 6.6.69", "both steps are in the vectors of 6.6.57 and 6.6.87")],
+    conformance: "none of its own: steps of linux-6.6 and linux-6.6.57, which have vectors",
+    build: |_, limits| boxed(limits, Level { keeps_size: false, ..V6_6 }),
+    ..BASE
+};
+
+/// 6.6 from its level 70 on.
+pub const ENTRY_6_6: Entry<Build> = Entry {
+    name: "linux-6.6",
+    summary: "as 6.6.69; the window of a stream never shrinks",
+    origin: &[origin("6.6.70 ..", "decisions compared case by case with the functions of 6.6.87")],
+    conformance: "golden vectors linux-6.6: 87 cases, every submission, folio, marker and state",
+    build: |_, limits| boxed(limits, V6_6),
+    ..BASE
+};
+
+/// 6.9 and 6.10.
+pub const ENTRY_6_10: Entry<Build> = Entry {
+    name: "linux-6.10",
+    summary: "as 6.6.69; batches of 31 folios",
+    origin: &[origin("6.9 .. 6.10", "from the mails that brought its steps; all are in vectors of other kernels")],
+    conformance: "none of its own: steps of linux-6.6, linux-6.6.57 and linux-6.11, which have vectors",
+    build: |_, limits| boxed(limits, Level { keeps_size: false, max_folios: 31, ..V6_6 }),
+    ..BASE
 };
 
 /// Largest folio order that page tables can map at once, and this kernel's only limit on orders.
@@ -40,12 +129,13 @@ const MAX_ORDER: u8 = 9;
 /// Smaller windows are not worth large folios.
 const MIN_FOLIO_WINDOW: u64 = 4;
 
-fn build(_options: &Options, limits: &Limits) -> Box<dyn Readahead> {
-    Box::new(Folios61 { state: FolioState::new(limits) })
+fn boxed(limits: &Limits, level: Level) -> Box<dyn Readahead> {
+    Box::new(Folios61 { state: FolioState::new(limits), level })
 }
 
 struct Folios61 {
     state: FolioState,
+    level: Level,
 }
 
 impl Folios61 {
@@ -59,7 +149,8 @@ impl Folios61 {
             // The first page of the file always starts a stream.
         } else if page.0 == trigger || page.0 == state.start + state.size {
             state.start += state.size;
-            state.size = state.size.max(next_size(state.size, max));
+            let next = next_size(state.size, max);
+            state.size = if self.level.keeps_size { next.max(state.size) } else { next };
             state.async_size = state.size;
         } else if marked.is_some() {
             let (miss, last_probed) = first_miss_from(mapping, page.plus(1), max);
@@ -120,7 +211,7 @@ impl Folios61 {
             }
         }
         let (size, async_size) = (state.size, state.async_size);
-        let (stop, early) = state.place(mapping, kind, Cut { order, skip_order_1: true });
+        let (stop, early) = state.place(mapping, kind, Cut { order, skip_order_1: !self.level.order_1 });
         if early {
             FolioState::plain(mapping, kind, PageIndex(stop), size, async_size);
         } else if let Some(last) = super::parts::last_page(mapping) {
@@ -134,7 +225,8 @@ impl Folios61 {
 
 impl Readahead for Folios61 {
     fn style(&self) -> LoopStyle {
-        LoopStyle::Batch { max_folios: 15, prev_pos_per_folio: true }
+        let Level { max_folios, past_request, prev_pos_per_folio, .. } = self.level;
+        LoopStyle::Batch(Batches { max_folios, prev_pos_per_folio, past_request, late_size: false })
     }
 
     fn begin(&mut self, _mapping: &mut dyn Mapping, _request: &ReadRequest) -> Token {
@@ -182,6 +274,25 @@ impl Readahead for Folios61 {
 
     fn advise(&mut self, mapping: &mut dyn Mapping, advice: Advice) {
         self.state.advise(mapping, advice);
+    }
+
+    fn steps(&self) -> Vec<StepText> {
+        let Level { keeps_size, order_1, .. } = self.level;
+        let mut steps = vec![
+            step::one_rule(true),
+            step::behind_window(true),
+            step::next_window(keeps_size),
+            step::in_vain(step::LAST_PROBED),
+            step::folios(if order_1 {
+                "two orders more than the folio with the marker"
+            } else {
+                "two orders more than the folio with the marker, but never order 1"
+            }),
+            step::largest_folio(false),
+            step::in_the_way(false),
+        ];
+        steps.extend(step::SINCE_5_10);
+        steps
     }
 
     fn trace(&self) -> Vec<i64> {

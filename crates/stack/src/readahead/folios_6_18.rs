@@ -9,7 +9,7 @@
 //!
 //! Known deviations: memory never fails, and block cgroups are never congested.
 
-use super::folios_6_12::{Folios, Orders};
+use super::folios_6_12::{Folios, V6_18};
 use super::{Build, Limits, Readahead};
 use crate::origin::{Entry, Options, Origin};
 
@@ -29,5 +29,5 @@ pub const ENTRY: Entry<Build> = Entry {
 };
 
 fn build(_options: &Options, limits: &Limits) -> Box<dyn Readahead> {
-    Folios::boxed(limits, Orders::FromState)
+    Folios::boxed(limits, V6_18)
 }

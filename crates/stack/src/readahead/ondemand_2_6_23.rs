@@ -14,12 +14,14 @@
 //!
 //! Known deviations: POSIX_FADV_RANDOM sets a flag, as since 2.6.34; before that it set the limit to 0.
 
+use super::parts::probe::{cached_run_before, first_miss_from};
+use super::parts::step;
 use super::parts::{clipped, force_chunks, init_size, marker, max_sane, next_size, pages_touched, read_at_once};
 use super::parts::{read_runs, word};
-use super::{Advice, Build, FaultWindow, Limits, Mapping, ReadRequest, Readahead, Token};
+use super::{Advice, Build, FaultWindow, Limits, Mapping, ReadRequest, Readahead, StepText, Token};
 use crate::event::RaKind;
 use crate::origin::{Entry, Options, Origin};
-use crate::read_loop::LoopStyle;
+use crate::read_loop::{Batches, LoopStyle};
 use crate::units::{PAGE_BYTES, PageIndex};
 
 /// 2.6.38; 2.6.39 and 3.2 too.
@@ -41,12 +43,16 @@ fn build(_options: &Options, limits: &Limits) -> Box<dyn Readahead> {
     OnDemand::boxed(limits, Kernel::V2_6_38)
 }
 
-/// The kernels of this family, by the changes that matter here.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+/// The kernels of this family, by the changes that matter here, in their order.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kernel {
     V2_6_38,
     V4_4,
     V4_19,
+    V5_4,
+    V5_10,
+    V5_15_85,
+    V5_15,
 }
 
 /// The read-ahead state of an open file (`struct file_ra_state` and its random flag).
@@ -83,8 +89,8 @@ impl OnDemand {
         match self.kernel {
             Kernel::V2_6_38 => max_sane(limits, self.max),
             Kernel::V4_4 => self.max,
-            Kernel::V4_19 if nr_requested > self.max && limits.io_pages > self.max => nr_requested.min(limits.io_pages),
-            Kernel::V4_19 => self.max,
+            _ if nr_requested > self.max && limits.io_pages > self.max => nr_requested.min(limits.io_pages),
+            _ => self.max,
         }
     }
 
@@ -101,8 +107,7 @@ impl OnDemand {
             self.size = next_size(self.size, max);
             self.async_size = self.size;
         } else if kind == RaKind::Async {
-            let probed = (at + 1..=at + max).find(|&page| !mapping.present(PageIndex(page)));
-            let Some(start) = probed else { return };
+            let Some(start) = self.hole_behind(mapping, at, max) else { return };
             self.start = start;
             self.size = next_size(start - at + req, max);
             self.async_size = self.size;
@@ -113,7 +118,7 @@ impl OnDemand {
         }
         if at == self.start && self.size == self.async_size {
             let add = next_size(self.size, max);
-            if self.kernel == Kernel::V4_19 && self.size + add > max {
+            if self.kernel >= Kernel::V4_19 && self.size + add > max {
                 self.size = max;
                 self.async_size = max / 2;
             } else {
@@ -130,9 +135,22 @@ impl OnDemand {
         self.async_size = if self.size > req { self.size - req } else { self.size };
     }
 
+    /// Where a stream that the state does not know goes on behind a marker; none if nobody knows that. Since 4.20
+    /// the last of `max` cached pages counts as a hole.
+    fn hole_behind(&self, mapping: &dyn Mapping, at: u64, max: u64) -> Option<u64> {
+        if self.kernel >= Kernel::V5_4 {
+            let (hole, last_probed) = first_miss_from(mapping, PageIndex(at + 1), max);
+            return Some(hole.unwrap_or(last_probed)).filter(|&start| start > at && start - at <= max);
+        }
+        (at + 1..=at + max).find(|&page| !mapping.present(PageIndex(page)))
+    }
+
     /// `try_context_readahead`: pages cached just before the miss show a stream that the state does not know.
     fn continue_history(&mut self, mapping: &dyn Mapping, at: u64, req: u64, max: u64) -> bool {
-        let before = (0..max.min(at)).take_while(|back| mapping.present(PageIndex(at - 1 - back))).count() as u64;
+        let before = match self.kernel >= Kernel::V5_4 {
+            true => cached_run_before(mapping, PageIndex(at), max),
+            false => (0..max.min(at)).take_while(|back| mapping.present(PageIndex(at - 1 - back))).count() as u64,
+        };
         let enough = if self.kernel == Kernel::V2_6_38 { 0 } else { req };
         if before <= enough {
             return false;
@@ -149,15 +167,16 @@ impl OnDemand {
         true
     }
 
-    /// `__do_page_cache_readahead`: one submission with holes until 4.4, one for each run in 4.19.
+    /// `__do_page_cache_readahead`: one submission with holes until 4.4, one for each run since. The marker's place is
+    /// counted from the end of the window, from 5.10 on from the end of what the file has of it.
     fn plain(&self, mapping: &mut dyn Mapping, kind: RaKind, start: PageIndex, nr_pages: u64, async_size: u64) {
-        if self.kernel == Kernel::V4_19 {
-            let marker = marker(start, nr_pages, Some(async_size));
-            let nr_pages = clipped(mapping, start, nr_pages);
-            read_runs(mapping, kind, start, nr_pages, async_size, marker);
-        } else {
+        if self.kernel < Kernel::V4_19 {
             read_at_once(mapping, kind, start, nr_pages, Some(async_size));
+            return;
         }
+        let nr_clipped = clipped(mapping, start, nr_pages);
+        let counted = if self.kernel >= Kernel::V5_10 { nr_clipped } else { nr_pages };
+        read_runs(mapping, kind, start, nr_clipped, async_size, marker(start, counted, Some(async_size)));
     }
 
     /// `force_page_cache_readahead`.
@@ -166,7 +185,7 @@ impl OnDemand {
         let nr_pages = match self.kernel {
             Kernel::V2_6_38 => max_sane(limits, nr_pages),
             Kernel::V4_4 => nr_pages.min(limits.ra_pages),
-            Kernel::V4_19 => nr_pages.min(limits.io_pages.max(self.max)),
+            _ => nr_pages.min(limits.io_pages.max(self.max)),
         };
         force_chunks(mapping, start, nr_pages, |mapping, start, nr_pages| {
             self.plain(mapping, RaKind::Force, start, nr_pages, 0);
@@ -180,10 +199,17 @@ impl Readahead for OnDemand {
     }
 
     fn style(&self) -> LoopStyle {
-        LoopStyle::OnDemand
+        if self.kernel < Kernel::V5_15_85 {
+            return LoopStyle::OnDemand;
+        }
+        let past_request = self.kernel == Kernel::V5_15_85;
+        LoopStyle::Batch(Batches { max_folios: 15, prev_pos_per_folio: true, past_request, late_size: true })
     }
 
     fn begin(&mut self, _mapping: &mut dyn Mapping, _request: &ReadRequest) -> Token {
+        if self.kernel >= Kernel::V5_15_85 {
+            return Token::default();
+        }
         // 0 is for what is done outside of calls.
         self.nr_calls = self.nr_calls.wrapping_add(1).max(1);
         let call = Token(self.nr_calls);
@@ -193,7 +219,10 @@ impl Readahead for OnDemand {
 
     fn on_miss(&mut self, _call: Token, mapping: &mut dyn Mapping, page: PageIndex, nr_requested: u64) {
         if self.max == 0 {
-            // The page is then read alone.
+            // Until 5.8 the page is then read alone.
+            if self.kernel >= Kernel::V5_10 {
+                self.force(mapping, page, 1);
+            }
         } else if self.random {
             self.force(mapping, page, nr_requested);
         } else {
@@ -213,6 +242,10 @@ impl Readahead for OnDemand {
     }
 
     fn copied(&mut self, call: Token, pos: u64) {
+        if self.kernel >= Kernel::V5_15_85 {
+            self.prev_pos = pos;
+            return;
+        }
         self.calls.retain(|(other, _)| *other != call);
         let last_page = (pos - 1) / PAGE_BYTES;
         self.prev_pos = last_page * PAGE_BYTES + pos % PAGE_BYTES;
@@ -247,6 +280,30 @@ impl Readahead for OnDemand {
                 self.force(mapping, first, nr_pages);
             }
         }
+    }
+
+    fn steps(&self) -> Vec<StepText> {
+        let since = |kernel| self.kernel >= kernel;
+        let mut steps = vec![
+            step::one_rule(true),
+            step::behind_window(true),
+            step::next_window(false),
+            step::in_vain(if since(Kernel::V5_4) { step::LAST_PROBED } else { step::ENDS }),
+            step::history(since(Kernel::V5_4)),
+            step::over_limit(since(Kernel::V4_19)),
+            step::marker_from_clipped(since(Kernel::V5_10)),
+            step::limit_0(since(Kernel::V5_10)),
+            step::folios("single pages"),
+        ];
+        steps.push(match self.kernel {
+            Kernel::V2_6_38 => ("cached pages before a miss", "show a stream, however few"),
+            _ => ("cached pages before a miss", "show a stream if they are more than the request"),
+        });
+        steps.push(match since(Kernel::V4_19) {
+            true => ("a cached page in a window", "splits it into two submissions"),
+            false => ("a cached page in a window", "leaves a hole in its submission"),
+        });
+        steps
     }
 
     fn trace(&self) -> Vec<i64> {

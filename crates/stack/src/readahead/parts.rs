@@ -2,6 +2,7 @@
 
 pub(super) mod folios;
 pub(super) mod probe;
+pub(super) mod step;
 
 use super::{Limits, Mapping, Token, Window};
 use crate::event::RaKind;

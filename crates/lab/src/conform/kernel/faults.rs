@@ -228,7 +228,7 @@ mod tests {
         let facts = "job x\nkernel 6.18.1\nfile_bytes 1048576\nra_pages 32\nio_pages 320\nmax_folio_order 9\n";
         let lines = lines.replace("; ", "\n");
         let recorded = Recorded::from_text(&format!("iowhy-readahead 1\n{facts}\n{lines}\n")).expect("a record");
-        let checked = check(model_of("6.18").0, &recorded);
+        let checked = check(model_of("6.18", "").0, &recorded);
         assert!(checked.history.is_none(), "touches are no calls");
         let tally = checked.decisions;
         [tally.decisions, tally.matched, tally.page_adds, tally.page_adds_matched]

@@ -70,7 +70,8 @@ fn name_of(inode: Inode) -> String {
 
 /// Compares everything in a recording that can be compared.
 pub fn compare(trace: &Trace) -> Report {
-    let (entry, exact) = model_of(&trace.kernel);
+    let settings = Settings::of(trace);
+    let (entry, model) = model_of(&trace.kernel, settings.get("machine", "stable").unwrap_or_default());
     let known = files(trace);
     let facts: BTreeSet<Inode> = known.iter().map(|file| file.inode).collect();
     let all = records(trace, &known);
@@ -107,7 +108,6 @@ pub fn compare(trace: &Trace) -> Report {
     for inode in strange {
         leave(name_of(inode), "its size is not in the recording: it was removed, or its name was never seen");
     }
-    let settings = Settings::of(trace);
     let workload = queue::workload(trace);
     let mut disks = Vec::new();
     for (number, name) in settings.device_names() {
@@ -140,16 +140,7 @@ pub fn compare(trace: &Trace) -> Report {
         let first = all.swap_remove(0);
         NotJudged { what: if n == 1 { first } else { format!("{n} of them, for example {first}") }, why }
     }));
-    Report {
-        kernel: trace.kernel.clone(),
-        model: entry.name,
-        exact,
-        jobs,
-        disks,
-        skipped: Vec::new(),
-        not_judged,
-        lost: trace.lost,
-    }
+    Report { kernel: trace.kernel.clone(), model, jobs, disks, skipped: Vec::new(), not_judged, lost: trace.lost }
 }
 
 /// Parts of records that are not compared.

@@ -244,8 +244,9 @@ pub fn run(asked: &ConformRequest, world: &World<'_>, progress: &dyn Fn(&str)) -
     let (ledger, _) = Ledger::open()?;
     // Whatever else is wrong: if the kernel cannot be traced, say so before anything is made.
     Capture::start_with(&Ask { children: true, ..Ask::default() }, &ledger)?.stop()?;
-    let release = Machine::read().kernel_release.unwrap_or_default();
-    let (entry, exact) = model_of(&release);
+    let machine = Machine::read();
+    let release = machine.kernel_release.unwrap_or_default();
+    let (entry, model) = model_of(&release, &machine.kernel_version.unwrap_or_default());
     let mut warnings = Problems::default();
     let mut skipped = Vec::new();
     let mut all: Vec<Recorded> = Vec::new();
@@ -302,7 +303,7 @@ pub fn run(asked: &ConformRequest, world: &World<'_>, progress: &dyn Fn(&str)) -
     }
     let jobs: Vec<Checked> = all.iter().map(|recorded| check(entry, recorded)).collect();
     let not_judged = foreign::left_out(&all);
-    let report = Report { kernel: release, model: entry.name, exact, jobs, disks, skipped, not_judged, lost };
+    let report = Report { kernel: release, model, jobs, disks, skipped, not_judged, lost };
     Ok(Compared { report, records: all, warnings })
 }
 

@@ -15,8 +15,8 @@ fn recorded() -> Vec<(PathBuf, String)> {
 }
 
 fn entry() -> &'static Entry<Build> {
-    let (entry, exact) = model_of("6.18.44-anything");
-    assert!(exact && entry.name == "linux-6.18");
+    let (entry, model) = model_of("6.18.44-anything", "");
+    assert!(model.exact && entry.name == "linux-6.18");
     entry
 }
 
@@ -176,15 +176,19 @@ fn what_is_no_record_is_told_with_its_line() {
 fn the_model_of_a_release_is_the_nearest() {
     for (release, name, exact) in [
         ("6.18.44", "linux-6.18", true),
-        ("6.12.9-amd64", "linux-6.12", true),
-        ("6.1.0-37-amd64", "linux-6.1", true),
+        ("6.12.9-amd64", "linux-6.12.43", true),
+        ("6.1.0-37-amd64", "linux-6.1", false),
+        ("6.1.0-37-amd64 Debian 6.1.140-1", "linux-6.1", true),
+        ("6.8.0-45-generic", "linux-6.6.57", true),
         ("6.19.1", "linux-6.18", false),
-        ("6.11.2", "linux-6.12", false),
+        ("6.10.2", "linux-6.10", false),
         ("7.2.0", "linux-6.18", false),
         ("nonsense", "linux-6.18", false),
     ] {
-        let (entry, is) = model_of(release);
-        assert_eq!((entry.name, is), (name, exact), "{release}");
+        let (release, build) = release.split_once(' ').unwrap_or((release, ""));
+        let (entry, model) = model_of(release, build);
+        assert_eq!((entry.name, model.exact), (name, exact), "{release}");
+        assert_eq!(model.differs.is_empty(), exact, "{release}: {}", model.differs);
     }
 }
 

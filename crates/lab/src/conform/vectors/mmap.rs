@@ -26,9 +26,9 @@ pub(super) const SUFFIX: &str = "-mmap";
 /// Compares the text of a file with the models of `kernel`.
 pub(super) fn check(path: &Path, kernel: &str, text: &str) -> Result<FileReport, GoldenError> {
     let malformed = |message: String| GoldenError::Format { path: path.to_owned(), message };
-    let models =
-        (origin::find(FAULTS, kernel), origin::find(READAHEADS, kernel), iowhy_stack::fault::advice_of(kernel));
-    let (Some(fault), Some(readahead), Some(advice_rules)) = models else {
+    let models = super::kernel(kernel)
+        .map(|known| (origin::find(FAULTS, known.fault), origin::find(READAHEADS, known.readahead)));
+    let Some((Some(fault), Some(readahead))) = models else {
         let known: Vec<String> = FAULTS.iter().map(|entry| format!("{}{SUFFIX}", entry.name)).collect();
         let (name, known) = (format!("{kernel}{SUFFIX}"), known.join(", "));
         return Err(GoldenError::UnknownModel { path: path.to_owned(), name, known });
@@ -38,6 +38,7 @@ pub(super) fn check(path: &Path, kernel: &str, text: &str) -> Result<FileReport,
         return Err(malformed(format!("pages of {} bytes are not modelled", vectors.page_size)));
     }
     let rules = (fault.build)(&fault.defaults());
+    let advice_rules = rules.advice;
     let options = readahead.defaults();
     let mut report = FileReport::new(format!("{kernel}{SUFFIX}"), vectors.cases.len());
     for vector in &vectors.cases {
