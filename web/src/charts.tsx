@@ -496,7 +496,7 @@ export function Ribbons({ report, whole }: { report: Report; whole: number }) {
     overview.read_bytes.map((bytes, i) => (bytes + at(overview.write_bytes, i)) / (overview.slice_ns / 1e9)),
   );
   const fastest = Math.max(0, ...rates.flat());
-  // Nothing at the device is no chart of zeros.
+  // Nothing at the device: a chart of zeros says nothing.
   const shown = (["depth", "rate"] as const).filter((what) => what === "depth" || fastest > 0);
   return (
     <div class="pair">

@@ -11,7 +11,7 @@ import { linePath } from "./path.ts";
 import { lowerBound } from "./scale.ts";
 import { shared } from "./store.ts";
 
-/** Bytes done over time; calls, where there are no bytes. */
+/** Bytes done over time, or calls that move none. */
 export function Progress({ report }: { report: Report }) {
   const lines = report.sides.map(({ timeline: { overview, elapsed_ns } }) => ({
     at: [0, ...overview.done_bytes.map((_, i) => Math.min((i + 1) * overview.slice_ns, elapsed_ns))],

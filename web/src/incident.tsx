@@ -1,4 +1,4 @@
-// A published incident: what was published beside what is simulated, the claims, what is assumed, what is not explained.
+// A published incident: figures as published and as simulated, claims, assumptions, and what they do not explain.
 
 import type { Report } from "./data.ts";
 import * as format from "./format.ts";

@@ -37,7 +37,7 @@ export function ticks(from: number, to: number, count: number): number[] {
 const DIGITS = [[1], [5], [2], [3, 7], [1.5, 4, 6, 8], [2.5, 9, 1.2, 1.8, 3.5, 4.5]] as const;
 
 /** Round values between two for a logarithmic axis, in order: the roundest that fit. `fits` says whether a label at a
- *  value has room beside those at the others. Where no round digit lies between, values evenly apart. */
+ *  value has room next to those at the others. Where no round digit lies between, values evenly apart. */
 export function logTicks(
   from: number,
   to: number,

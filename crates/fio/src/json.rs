@@ -201,7 +201,7 @@ fn job(results: &Results<'_>, entry: &Entry<'_>, plus: bool) -> Value {
         "ctx": usage.voluntary + usage.involuntary,
         "majf": usage.major_faults,
         "minf": usage.minor_faults,
-        "iodepth_level": shares(&DEPTHS, &entry.depths, ios),
+        "iodepth_level": shares(&DEPTHS, &entry.depths, entry.with_depths()),
         "iodepth_submit": shares(&BATCHES, &entry.submitted, entry.submitted.iter().sum()),
         "iodepth_complete": shares(&BATCHES, &entry.completed, entry.completed.iter().sum()),
         "latency_ns": shares(&classes, &entry.classes[..10], ios),

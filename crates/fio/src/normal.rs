@@ -206,7 +206,7 @@ fn job(out: &mut String, results: &Results<'_>, entry: &Entry<'_>) {
         usage.major_faults,
         usage.minor_faults
     );
-    row(out, "  IO depths    : ", ["1", "2", "4", "8", "16", "32", ">=64"], &entry.depths, all);
+    row(out, "  IO depths    : ", ["1", "2", "4", "8", "16", "32", ">=64"], &entry.depths, entry.with_depths());
     let batches = ["0", "4", "8", "16", "32", "64", ">=64"];
     row(out, "     submit    : ", batches, &entry.submitted, entry.submitted.iter().sum());
     row(out, "     complete  : ", batches, &entry.completed, entry.completed.iter().sum());

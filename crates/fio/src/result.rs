@@ -293,6 +293,11 @@ impl<'a> Entry<'a> {
         self.directions.iter().map(|direction| direction.ios).sum()
     }
 
+    /// Those whose depth was counted: a warm-up may have begun some.
+    pub fn with_depths(&self) -> u64 {
+        self.ios().min(self.depths.iter().sum())
+    }
+
     /// Whether the directions are one.
     pub fn mixed(&self) -> bool {
         self.job.reporting.unified == "mixed"

@@ -6,7 +6,7 @@
 //! file    version 3, bytes of the rest, their crc32c: 8 bytes each, little endian, as everything
 //! rest    entries 8, depth 4, files 4, writes 8, number of the thread 8, state of a generator 56, name 64; then the
 //!         entries: number of the file in the job 8, offset 8
-//! entries of each file as many as the depth, or as all writes if they are fewer, newest first; what it has not had is 0
+//! entries of each file as many as the depth, or as all writes if they are fewer, newest first; others are 0
 //! ```
 //! Source: fio 3.33, by the files that it leaves, and `fio-verify-state`.
 //! Known deviations: the state of the generator, which fio 3.33 does not read, is zeroes.

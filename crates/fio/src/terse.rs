@@ -85,7 +85,7 @@ fn line(results: &Results<'_>, entry: &Entry<'_>, version: u8) -> String {
     let _ = write!(out, ";{switches};{};{}", usage.major_faults, usage.minor_faults);
     let share = |count: u64| 100.0 * count as f64 / entry.ios().max(1) as f64;
     for count in entry.depths {
-        let _ = write!(out, ";{:.1}%", share(count));
+        let _ = write!(out, ";{:.1}%", 100.0 * count as f64 / entry.with_depths().max(1) as f64);
     }
     // What takes less than 2 us is in the first class of microseconds.
     let first: u64 = entry.classes[..=10].iter().sum();

@@ -102,7 +102,7 @@ pub struct RunnableRow {
     pub plan: Plan,
     /// Repetitions that the scenario makes.
     pub repetitions: u32,
-    /// What its scenario assumes.
+    /// Assumptions of its scenario.
     pub assumed: Vec<String>,
 }
 

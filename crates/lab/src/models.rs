@@ -141,13 +141,13 @@ pub struct Difference {
     pub key: String,
     /// The first kernel's value, and the second's.
     pub values: [String; 2],
-    /// What the values mean.
+    /// Meaning of the values.
     pub words: [String; 2],
     /// Single steps that differ: the step, what the first kernel does there, and the second.
     pub steps: Vec<[String; 3]>,
 }
 
-/// What differs between two kernels on the same disk, in words: policies in the order of the path, then tunables.
+/// Differences of two kernels on the same disk, in words: policies in the order of the path, then tunables.
 pub fn against(one: &'static Kernel, other: &'static Kernel) -> Vec<Difference> {
     let stacks = [one, other].map(Stack::new);
     let changes = Stack::differences(&stacks[0], &stacks[1]);

@@ -5,7 +5,7 @@
 //! explain    verdict, findings, layers, as `iowhy explain` has them
 //! survey     of one run of each side: slices, calls, map; where they begin to differ (first pass)
 //! course     latencies by call number, the call at which a side becomes slow, the call that stands for a side
-//! detail     lanes of what happened around the start, the first difference, the longest call, these calls (second pass)
+//! detail     lanes of what happened around the start, the first difference, the longest call, these (second pass)
 //! first      the first screen: what got slower, by how much, why, how sure
 //! html       the page with the object in it
 //! glance     what a terminal shows of the same

@@ -16,6 +16,7 @@ mod control;
 mod harness;
 mod meter;
 mod source;
+mod task;
 #[cfg(test)]
 mod tests;
 mod worker;

@@ -80,7 +80,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// What it does where kernels differ, in words.
+    /// Its steps where kernels differ, in words.
     pub fn steps(&self) -> Vec<StepText> {
         let around = self.fault_around_pages > 1;
         let pick = |first: bool, answers: [&'static str; 2]| if first { answers[0] } else { answers[1] };

@@ -24,7 +24,7 @@ pub enum LoopStyle {
 }
 
 impl LoopStyle {
-    /// What it does where kernels differ, in words.
+    /// Its steps where kernels differ, in words.
     pub fn steps(self) -> Vec<(&'static str, &'static str)> {
         let (batch, behind, position, late) = match self {
             LoopStyle::Linux24 | LoopStyle::AskFirst => ("one by one", false, "", false),
@@ -402,7 +402,8 @@ impl ReadLoop {
                 }
                 Stage::Tail { first, end } => {
                     let end = if mapping.uptodate(first) { end } else { first };
-                    if end == page {
+                    // A large folio may begin before the page.
+                    if end <= page {
                         self.stage = Stage::Waiting;
                     } else if let Some(step) = self.copy_existing(mapping, end) {
                         return step;

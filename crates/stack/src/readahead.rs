@@ -307,7 +307,7 @@ pub trait Readahead {
     /// The state in the order and with the values of the golden vectors' `ra_trace` (without read and fd).
     fn trace(&self) -> Vec<i64>;
 
-    /// What it does where the kernels of its family differ.
+    /// Its steps where the kernels of its family differ.
     fn steps(&self) -> Vec<StepText> {
         Vec::new()
     }

@@ -382,7 +382,7 @@ impl<'a> Delta<'a> {
         if a > 0.0 { 100.0 * (b - a) / a } else { 0.0 }
     }
 
-    /// Interval of that change: of the difference of the means by Welch, over the base's mean; infinite from single runs.
+    /// Interval of that change: of the difference of the means by Welch, over the base's mean; infinite of single runs.
     pub fn interval_pct(&self, level: f64) -> (f64, f64) {
         let times = |side: &Side| side.runs.iter().map(|run| self.time_of(run)).collect::<Vec<f64>>();
         let (fast, slow) = (times(self.fast), times(self.slow));

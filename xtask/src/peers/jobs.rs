@@ -189,8 +189,8 @@ mod tests {
 
     #[test]
     fn short_forms_have_neither_times_nor_devices() {
-        let text = "; a\n[global]\nruntime=30\nsize=1g\nfilename=/dev/sda\nbs=4k\n\n[a]\ntime_based\nio_size=64k\nsize=50%\n\
-             filename=/tmp/a:b ; or /dev/sda\n";
+        let text = "; a\n[global]\nruntime=30\nsize=1g\nfilename=/dev/sda\nbs=4k\n\n[a]\ntime_based\nio_size=64k\n\
+             size=50%\nfilename=/tmp/a:b ; or /dev/sda\n";
         let short = "[global]\nsize=4194304\n[global]\nsize=4194304\nbs=4k\n[a]\nio_size=64k\nsize=50%\nfilename=a:b\n";
         assert_eq!(shortened(text), short);
     }

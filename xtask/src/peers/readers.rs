@@ -1,8 +1,8 @@
 //! Other projects' programs that read fio's output: fio-plot with bench-fio, mmtests, Phoronix Test Suite.
 //!
 //! fio-plot comes from PyPI into a virtual environment below the target folder; mmtests and Phoronix Test Suite are
-//! checkouts (`--mmtests PATH`, `--phoronix PATH`), and are left out without them. The latter's profile pts/fio-2.2.0 is
-//! run with shorter times; its parser needs PHP with its XML extensions. Whole runs only.
+//! checkouts (`--mmtests PATH`, `--phoronix PATH`), and are left out without them. The latter's profile pts/fio-2.2.0
+//! is run with shorter times; its parser needs PHP with its XML extensions. Whole runs only.
 
 use std::path::Path;
 

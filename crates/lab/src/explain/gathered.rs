@@ -89,6 +89,6 @@ pub struct Gathered {
     pub seen: Vec<PicturedRun>,
     /// The store's row of the first run.
     pub row: Option<Box<StoredRun>>,
-    /// What the scenario of an incident assumes.
+    /// Assumptions of the scenario of an incident.
     pub assumed: Vec<String>,
 }

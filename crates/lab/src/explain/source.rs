@@ -184,7 +184,7 @@ pub struct Simulated {
     pub plan: Plan,
     /// How often.
     pub runs: u32,
-    /// What its scenario assumes, if it is of an incident.
+    /// Assumptions of its scenario, if it is of an incident.
     pub assumed: Vec<String>,
 }
 

@@ -326,7 +326,8 @@ fn incident_json(result: &IncidentResult) -> Value {
     })
 }
 
-/// What a report's page has of an incident: published and simulated figures, claims, assumptions, what is not explained.
+/// An incident on the page of a report: published and simulated figures, claims, assumptions, and what they do not
+/// explain.
 pub fn brief(result: &IncidentResult) -> Value {
     let row = |row: &RowResult| {
         json!({

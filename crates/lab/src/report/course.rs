@@ -4,12 +4,12 @@
 //! ```text
 //! kind      calls of the operation and length that take most of the time of both sides together, and that both make
 //! typical   of a side's calls of this kind, in order of their time: the one at which half of their time together is
-//!           reached. It is in the mode in which the time is spent, and not in the one with most calls. Of those within a
-//!           sixteenth of it, the one nearest to the middle of the run, or of its slow part
+//!           reached. It is in the mode in which the time is spent, and not in the one with most calls. Of those within
+//!           a sixteenth of it, the one nearest to the middle of the run, or of its slow part
 //! onset     a call is slow if it takes longer than the geometric mean of the fast side's median and the slow side's
-//!           typical call, which have to be [`APART`] times apart. The run begins to be slow behind the call up to which
-//!           fast calls outnumber slow ones most, if [`MOST`] of the calls before are fast and of those behind slow, and
-//!           there are [`LEAST`] of each
+//!           typical call, which have to be [`APART`] times apart. The run begins to be slow behind the call up to
+//!           which fast calls outnumber slow ones most, if [`MOST`] of the calls before are fast and of those behind
+//!           slow, and there are [`LEAST`] of each
 //! points    begin and duration of each call, of runs of up to [`POINTS`] calls
 //! heat      of others: columns of equally many calls, and the number of them in each quarter of an octave
 //! ```

@@ -25,7 +25,7 @@ const SAME_WORK: f64 = 0.01;
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// What it is about.
+    /// Its subject.
     pub name: &'static str,
     /// In a sentence.
     pub text: String,
@@ -95,7 +95,7 @@ fn program(side: &Gathered) -> Option<String> {
     (!name.contains('=') && !name.starts_with('-')).then(|| shown(name, 30))
 }
 
-/// What is done: "Reading 2 GiB with dd".
+/// The work in words: "Reading 2 GiB with dd".
 fn subject(sides: &[Gathered; 2], work: &[Work; 2]) -> String {
     let [a, b] = work;
     let verb = match (b.bytes[0] > 0.0, b.bytes[1] > 0.0, b.syncs > 0.0) {
@@ -191,7 +191,7 @@ fn cause(explanation: &Explanation, first: Option<&Finding>) -> String {
     }
 }
 
-/// What the answer stands on.
+/// Premises of the answer.
 fn assumed(sides: &[Gathered; 2]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     // What was fitted to the answer comes first.

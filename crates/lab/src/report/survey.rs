@@ -8,8 +8,8 @@
 //! lanes    of calls in progress at once: the lowest one that is free, which is the thread's own as long as threads
 //!          call without a pause; events do not name threads
 //! marks    the time of every 64th event, so that a part of the run can be chosen by how much there is to show of it
-//! pages    a byte for each: found at the first touch, missed, brought by read-ahead, brought by others; a page that was
-//!          read ahead is used when a call asks for it, since not every trace has hits
+//! pages    a byte for each: found at the first touch, missed, brought by read-ahead, brought by others; a page that
+//!          was read ahead is used when a call asks for it, since not every trace has hits
 //! ```
 //! A request belongs to the call whose bio it was made for. The run begins with its first call and ends with its last;
 //! without calls, with the first and the last event. Events before or behind are in no slice.

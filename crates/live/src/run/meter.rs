@@ -9,7 +9,7 @@ use iowhy_stack::outcome::Counts;
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::Call;
 
-use super::worker::usage;
+use super::task::usage;
 use crate::outcome::{CallError, CallRecord, Latency, MAX_ERRORS, Sample, ThreadOutcome, Usage};
 use crate::plan::Thread;
 

@@ -14,7 +14,6 @@ mod checks;
 mod flight;
 mod gate;
 mod search;
-mod task;
 mod terms;
 
 use std::io::ErrorKind;
@@ -28,12 +27,13 @@ use iowhy_stack::job::ThreadSpec;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{Call, FileIoGenerator, Next, StreamGenerator, Target};
-use rustix::thread::{CpuSet, UnshareFlags, sched_setaffinity, set_current_timer_slack, unshare_unsafe};
+use rustix::thread::{UnshareFlags, set_current_timer_slack, unshare_unsafe};
 
 use super::buffers::Buffers;
 use super::control::{Control, Flow};
 use super::meter::{Meter, Published, Times};
 use super::source::{Checked, Shared, Source, TRIMMED};
+use super::task::{difference, pin, thread_id, usage};
 use crate::clock::Clock;
 use crate::engine::{Completion, Engine, Io, Open, OpenFile, Setup, Submit};
 use crate::memory::Buffer;
@@ -42,8 +42,6 @@ use crate::{cache, plan, signal, validate, verify};
 use flight::{Flight, Pending};
 pub(crate) use gate::Gate;
 use search::{Search, Verdict};
-pub(super) use task::usage;
-use task::{difference, pin, thread_id};
 
 /// Waits shorter than this are spent looking at the clock: a sleeping thread does not wake up on time.
 const SPIN: Nanos = Nanos::from_us(80);

@@ -1,8 +1,9 @@
 //! 6.6 to 6.11: the steps between 6.1 and 6.12.
 //!
 //! From 6.3 on use through mappings with random advice keeps no page, and NOREUSE is a flag. From 6.7 on parts of a
-//! mapping have locks of their own for files, too: a retried fault may look at a marker again. From 6.10 on fault-around
-//! does not count pages evicted while active. The exception of fault-around for the end of the file comes later.
+//! mapping have locks of their own for files, too: a retried fault may look at a marker again. From 6.10 on
+//! fault-around does not count pages evicted while active. The exception of fault-around for the end of the file comes
+//! later.
 //!
 //! Source: Linux 6.3 .. 6.11, mm/filemap.c, `filemap_fault`, `filemap_map_pages`.
 //!

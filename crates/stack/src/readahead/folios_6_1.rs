@@ -44,7 +44,7 @@ const V6_1: Level =
     Level { max_folios: 15, past_request: false, prev_pos_per_folio: true, keeps_size: true, order_1: false };
 const V6_6: Level = Level { prev_pos_per_folio: false, order_1: true, ..V6_1 };
 
-/// What all entries have in common.
+/// The common part of all entries.
 const BASE: Entry<Build> =
     Entry { name: "", summary: "", origin: &[], options: &[], conformance: "", build: |_, limits| boxed(limits, V6_1) };
 

@@ -52,7 +52,7 @@ const V6_12_4: Level = Level { keeps_size: false, vain_is_marker: true, reads_re
 /// 6.18.
 pub(super) const V6_18: Level = Level { orders: Orders::FromState, reads_rest: true, ..V6_12 };
 
-/// What all entries have in common.
+/// The common part of all entries.
 const BASE: Entry<Build> = Entry {
     name: "",
     summary: "",

@@ -1,6 +1,10 @@
 //! The task that a thread is to the kernel.
 
-use super::*;
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::outcome::Usage;
 
 pub(super) fn thread_id() -> u32 {
     rustix::thread::gettid().as_raw_pid().unsigned_abs()
@@ -17,7 +21,7 @@ pub(super) fn pin(cpus: &[usize]) -> std::io::Result<()> {
 }
 
 /// The thread's resource usage so far.
-pub(in crate::run) fn usage() -> Usage {
+pub(super) fn usage() -> Usage {
     // SAFETY: a structure of zeroes is valid, and it lives through the call.
     let used = unsafe {
         let mut used: libc::rusage = std::mem::zeroed();
