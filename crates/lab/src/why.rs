@@ -300,9 +300,11 @@ fn number(text: &str) -> Option<f64> {
     text.split(' ').next()?.parse().ok()
 }
 
-/// A setting that is below what is usual, or a limit.
+/// A setting that is below what is usual, or a limit; tunables of a scheduler are a choice.
 fn restricts((what, value, usual): &(String, String, &'static str)) -> bool {
-    what.starts_with("cgroup ") || number(value).zip(number(usual)).is_some_and(|(value, usual)| value < usual)
+    let chosen = what.contains(" iosched/");
+    what.starts_with("cgroup ")
+        || !chosen && number(value).zip(number(usual)).is_some_and(|(value, usual)| value < usual)
 }
 
 /// Whether a change takes back something that is unusual: a setting of the disk or the machine, towards its default.

@@ -138,6 +138,7 @@ fn limits_and_less_than_usual_restrict() {
         ("sda read_ahead_kb", "2560", "128", false),
         ("sda nr_requests", "4", "64 or more", true),
         ("sda scheduler", "bfq", "none or mq-deadline", false),
+        ("sda iosched/fifo_batch", "1", "16", false),
         ("cgroup memory.max", "1000", "unset", true),
     ] {
         assert_eq!(restricts(&(what.to_owned(), value.to_owned(), usual)), is, "{what} {value}");
