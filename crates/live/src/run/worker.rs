@@ -37,7 +37,7 @@ use super::task::{difference, pin, thread_id, usage};
 use crate::clock::Clock;
 use crate::engine::{Completion, Engine, Io, Open, OpenFile, Setup, Submit};
 use crate::memory::Buffer;
-use crate::outcome::{ThreadOutcome, Usage};
+use crate::outcome::ThreadOutcome;
 use crate::{cache, plan, signal, validate, verify};
 use flight::{Flight, Pending};
 pub(crate) use gate::Gate;
