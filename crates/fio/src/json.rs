@@ -11,7 +11,7 @@ use iowhy_live::outcome::Steadiness;
 use iowhy_live::plan::{Measure, Steady};
 
 use super::live;
-use super::result::{CLASSES, Direction, Entry, Results, Samples, Times, date};
+use super::result::{CLASSES, Direction, Entry, Results, Samples, Times, date, percent};
 use super::{FioJob, Setting};
 
 /// Stands for fio's version: the release whose output this resembles, and the real origin.
@@ -158,7 +158,7 @@ const DEPTHS: [&str; 7] = ["1", "2", "4", "8", "16", "32", ">=64"];
 const BATCHES: [&str; 7] = ["0", "4", "8", "16", "32", "64", ">=64"];
 
 fn shares(names: &[&str], counts: &[u64], of: u64) -> Value {
-    let share = |count: u64| if of == 0 { 0.0 } else { decimal(100.0 * count as f64 / of as f64) };
+    let share = |count: u64| decimal(percent(count, of));
     Value::Object(names.iter().zip(counts).map(|(name, count)| ((*name).to_owned(), json!(share(*count)))).collect())
 }
 

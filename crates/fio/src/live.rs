@@ -86,8 +86,9 @@ impl LiveJobs {
             let bytes = std::fs::read(&name).map_err(|error| error.to_string());
             match bytes.and_then(|bytes| state::read(&bytes, &self.files_of(origin))) {
                 Ok(state) => {
-                    let verify = &mut self.plan.threads[number].verify;
-                    verify.iter_mut().for_each(|verify| verify.state = Some(state.clone().into()));
+                    if let Some(verify) = &mut self.plan.threads[number].verify {
+                        verify.state = Some(state.into());
+                    }
                 }
                 Err(why) => {
                     let problem = Problem::error(format!("cannot read the verify state `{name}`: {why}"));

@@ -12,7 +12,7 @@ use super::FioJob;
 use super::json::VERSION;
 use super::live;
 use super::options::Engine;
-use super::result::{CLASSES, Direction, Entry, Results, Samples, Times, date};
+use super::result::{CLASSES, Direction, Entry, Results, Samples, Times, date, percent};
 
 /// fio's lines before the jobs start.
 pub fn banner(jobs: &[FioJob]) -> String {
@@ -294,11 +294,7 @@ fn one_direction(
     );
 }
 
-/// A share in percent. A value above 0 is not shown as nothing.
-fn percent(count: u64, of: u64) -> f64 {
-    if of == 0 { 0.0 } else { 100.0 * count as f64 / of as f64 }
-}
-
+/// Shares in percent. A value above 0 is not shown as nothing.
 fn classes(out: &mut String, entry: &Entry<'_>, unit: &str, first: usize, all: u64) {
     let upper = |class: usize| match CLASSES.get(class) {
         Some(end) => end.to_string(),

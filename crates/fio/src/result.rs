@@ -261,6 +261,11 @@ fn class_of(ns: u64) -> usize {
     if ns < 2_000_000_000 { 30 } else { 31 }
 }
 
+/// A share in percent; 0 of nothing.
+pub(crate) fn percent(count: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { 100.0 * count as f64 / of as f64 }
+}
+
 impl<'a> Entry<'a> {
     fn new(job: &'a FioJob) -> Entry<'a> {
         Entry {

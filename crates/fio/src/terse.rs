@@ -11,7 +11,7 @@
 use std::fmt::Write;
 
 use super::json::VERSION;
-use super::result::{Direction, Entry, Results, Times};
+use super::result::{Direction, Entry, Results, Times, percent};
 
 /// Versions that can be written, and the usual one.
 pub const VERSIONS: std::ops::RangeInclusive<u8> = 2..=5;
@@ -83,14 +83,13 @@ fn line(results: &Results<'_>, entry: &Entry<'_>, version: u8) -> String {
     }
     let switches = usage.voluntary + usage.involuntary;
     let _ = write!(out, ";{switches};{};{}", usage.major_faults, usage.minor_faults);
-    let share = |count: u64| 100.0 * count as f64 / entry.ios().max(1) as f64;
     for count in entry.depths {
-        let _ = write!(out, ";{:.1}%", 100.0 * count as f64 / entry.with_depths().max(1) as f64);
+        let _ = write!(out, ";{:.1}%", percent(count, entry.with_depths()));
     }
     // What takes less than 2 us is in the first class of microseconds.
     let first: u64 = entry.classes[..=10].iter().sum();
     for count in [first].iter().chain(&entry.classes[11..]) {
-        let _ = write!(out, ";{:.2}%", share(*count));
+        let _ = write!(out, ";{:.2}%", percent(*count, entry.ios()));
     }
     for disk in results.disks.iter().filter(|_| version > 2) {
         let ([reads, writes], [read_merges, write_merges]) = (disk.ios, disk.merges);

@@ -353,6 +353,12 @@ pub struct Report {
     pub html: String,
 }
 
+impl Report {
+    fn of(data: Value) -> Report {
+        Report { html: html::pack(data["title"].as_str().unwrap_or_default(), &data), data }
+    }
+}
+
 /// Makes the report of two sides that were gathered for one, and of their explanation.
 ///
 /// # Errors
@@ -573,16 +579,14 @@ fn assemble(
         "differences": differences,
         "incident": Value::Null,
     });
-    let html = html::pack(&title, &data);
-    Report { data, html }
+    Report::of(data)
 }
 
 /// The report of an incident with published and simulated figures, its claims, and what is not explained.
 pub fn with_incident(report: Report, of: &IncidentResult) -> Report {
     let Report { mut data, .. } = report;
     data["incident"] = incident::report::brief(of);
-    let html = html::pack(data["title"].as_str().unwrap_or_default(), &data);
-    Report { data, html }
+    Report::of(data)
 }
 
 /// The history of the headline metric of the side's job on its machine, if it comes from a store.

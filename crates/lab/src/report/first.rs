@@ -224,13 +224,20 @@ fn differing(explanation: &Explanation, differences: &[Difference]) -> Vec<Strin
         return explanation.only_difference.iter().map(one).collect();
     }
     let origin = |of: &&Difference| ORIGINS.contains(&of.key.as_str());
-    let one = |of: &Difference| {
-        let word = |value: &str| if value.is_empty() { "absent".to_owned() } else { shown(value, 60) };
-        format!("{}: {} in A, {} in B", of.key, word(&of.a), word(&of.b))
-    };
     let (origins, others): (Vec<&Difference>, Vec<&Difference>) = differences.iter().partition(origin);
     let list = if others.is_empty() { origins } else { others };
-    list.into_iter().map(one).collect()
+    list.into_iter().map(in_words).collect()
+}
+
+fn in_words(of: &Difference) -> String {
+    let word = |value: &str| if value.is_empty() { "absent".to_owned() } else { shown(value, 60) };
+    format!("{}: {} in A, {} in B", of.key, word(&of.a), word(&of.b))
+}
+
+/// The line of what differs.
+fn of_differing(all: &[String]) -> Line {
+    let name = if all.len() == 1 { "Only difference" } else { "Differences" };
+    line(name, if all.is_empty() { "none is known".to_owned() } else { listed(all) })
 }
 
 /// Of two sides; `alone` if they are one.
@@ -264,9 +271,7 @@ pub fn of(sides: &[Gathered; 2], explanation: &Explanation, differences: &[Diffe
         if stands_on.is_empty() { "nothing beyond the recorded events".to_owned() } else { listed(&stands_on) };
     lines.push(line("Assumed", stands_on));
     let differing = differing(explanation, differences);
-    let name = if differing.len() == 1 { "Only difference" } else { "Differences" };
-    let text = if differing.is_empty() { "none is known".to_owned() } else { listed(&differing) };
-    lines.push(line(name, text));
+    lines.push(of_differing(&differing));
     if let Some(first) = first {
         let set = first.advice.as_ref().map(|advice| format!(" Set {}.", advice.set)).unwrap_or_default();
         lines.push(line("What to do", format!("{}{set}", first.rule.change)));
@@ -283,13 +288,9 @@ pub fn of_samples(comparison: Option<&Comparison>, differences: &[Difference]) -
     if comparison.is_none() {
         return First::default();
     }
-    let word = |value: &str| if value.is_empty() { "absent".to_owned() } else { shown(value, 60) };
-    let one = |of: &Difference| format!("{}: {} in A, {} in B", of.key, word(&of.a), word(&of.b));
-    let differing: Vec<String> = differences.iter().map(one).collect();
-    let name = if differing.len() == 1 { "Only difference" } else { "Differences" };
-    let text = if differing.is_empty() { "none is known".to_owned() } else { listed(&differing) };
+    let differing: Vec<String> = differences.iter().map(in_words).collect();
     let assumed = "files of samples have no events: the cause is not looked for".to_owned();
-    First { lines: vec![line("Assumed", assumed), line(name, text)], ..First::default() }
+    First { lines: vec![line("Assumed", assumed), of_differing(&differing)], ..First::default() }
 }
 
 #[cfg(test)]

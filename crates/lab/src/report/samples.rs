@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Difference, Fact, Overview, Report, Run, Side, Timeline, facts, first, html, run_modes};
+use super::{Difference, Fact, Overview, Report, Run, Side, Timeline, facts, first, run_modes};
 use crate::explain::tally::Ecdf;
 use iowhy_compare::samples::fio::{Distribution, Pictured};
 use iowhy_compare::{Comparison, json as comparison_json, options, text};
@@ -53,7 +53,7 @@ pub fn make(sides: &[(&Group, Vec<Pictured>)], comparison: Option<&Comparison>) 
         "differences": differences,
         "incident": Value::Null,
     });
-    Report { html: html::pack(&title, &data), data }
+    Report::of(data)
 }
 
 /// The medians of the headline metrics in a sentence.

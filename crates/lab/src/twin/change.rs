@@ -145,7 +145,7 @@ const SETTINGS: &[Setting] = &[
         For::Writes,
         ["early-writeback"; 2],
     ),
-    tunable("iosched/slice_idle_us", "elevator.slice_idle_us", &["0"], "slice-idling"),
+    tunable("iosched/slice_idle", "elevator.slice_idle_us", &["0"], "slice-idling"),
     tunable("iosched/low_latency", "elevator.low_latency", &["off"], "slice-idling"),
     tunable("iosched/writes_starved", "elevator.writes_starved", &["2"], "writes-starved"),
     tunable("iosched/fifo_batch", "elevator.fifo_batch", &["16"], "lost-locality"),
