@@ -71,6 +71,8 @@ pub struct Rules {
     pub journal_at: u64,
     /// Blocks between the end of the journal and the first file.
     pub gap_blocks: u64,
+    /// Files lie in block groups as mke2fs makes them, rather than one behind the other.
+    pub groups: bool,
     /// How files are mapped.
     pub block_map: BlockMap,
     /// Data that commits write.
@@ -196,11 +198,13 @@ impl Rules {
         }
     }
 
-    fn files_start(&self) -> u64 {
+    /// The block behind the journal's room at the start, where files begin that lie one behind the other.
+    pub fn files_start(&self) -> u64 {
         self.journal_blocks + INODE_TABLE_BLOCKS + self.gap_blocks
     }
 
-    fn sector(&self, block: u64) -> Sector {
+    /// Where a block lies, counted from the first of the file system.
+    pub fn sector(&self, block: u64) -> Sector {
         self.start.plus(block * PAGE_SECTORS)
     }
 
@@ -232,6 +236,70 @@ impl Rules {
     /// The sector after the last file, if all files together take `nr_blocks`.
     pub fn end(&self, nr_blocks: u64) -> Sector {
         self.sector(self.files_start() + nr_blocks)
+    }
+}
+
+/// Blocks of a block group, of its inode table, and of a copy of the superblock with room for descriptors; groups whose
+/// tables lie together in the first of them (mke2fs 1.47, file systems of 2 GB and more).
+const GROUP: u64 = 32_768;
+const GROUP_TABLE: u64 = 512;
+const GROUP_COPY: u64 = 513;
+const FLEXIBLE: u64 = 16;
+/// Blocks from which free room is worth beginning a file in that does not fit anywhere in one piece.
+const WORTH: u64 = GROUP / 2;
+
+/// Whether a block group begins with a copy of the superblock (`sparse_super`).
+pub fn has_copy(group: u64) -> bool {
+    let is_power = |base: u64| (0..).map_while(|exponent| base.checked_pow(exponent)).any(|power| power == group);
+    group == 0 || [3, 5, 7].into_iter().any(is_power)
+}
+
+/// Free blocks of a file system made of block groups, in order.
+pub struct Groups {
+    /// First block and number.
+    free: Vec<(u64, u64)>,
+    next: u64,
+    journal: (u64, u64),
+}
+
+impl Groups {
+    /// Groups without files.
+    pub fn new(rules: &Rules) -> Groups {
+        Groups { free: Vec::new(), next: 0, journal: (rules.journal_at, rules.journal_at + rules.journal_blocks) }
+    }
+
+    fn open_next(&mut self) {
+        let (group, begin, end) = (self.next, self.next * GROUP, (self.next + 1) * GROUP);
+        let tables = if group.is_multiple_of(FLEXIBLE) { FLEXIBLE * (GROUP_TABLE + 2) } else { 0 };
+        let begin = begin + tables + if has_copy(group) { GROUP_COPY } else { 0 };
+        let (from, to) = self.journal;
+        let pieces = [(begin, end.min(from)), (begin.max(to), end)];
+        self.free
+            .extend(pieces.into_iter().filter(|(begin, end)| begin < end).map(|(begin, end)| (begin, end - begin)));
+        self.next += 1;
+    }
+
+    /// Room for `blocks` blocks: where there is enough in one piece, else in pieces from the first large one on. First
+    /// block and number of each.
+    pub fn place(&mut self, blocks: u64) -> Vec<(u64, u64)> {
+        let mut left = blocks;
+        let (mut pieces, mut at) = (Vec::new(), 0);
+        let worth = if blocks > GROUP - GROUP_COPY { WORTH } else { blocks };
+        while left > 0 {
+            while at >= self.free.len() {
+                self.open_next();
+            }
+            let (begin, free) = &mut self.free[at];
+            if *free >= worth || !pieces.is_empty() {
+                let taken = left.min(*free);
+                if taken > 0 {
+                    pieces.push((*begin, taken));
+                }
+                (*begin, *free, left) = (*begin + taken, *free - taken, left - taken);
+            }
+            at += 1;
+        }
+        pieces
     }
 }
 
@@ -270,6 +338,24 @@ pub const FILESYSTEMS: &[&Entry<Build>] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As `filefrag -v` has four files of 64 MiB in a fresh file system of 4 GB.
+    #[test]
+    fn a_file_lies_in_the_first_group_with_room_for_it() {
+        let rules = Rules { journal_at: 17 * GROUP, journal_blocks: 16_384, groups: true, ..ext3() };
+        let mut groups = Groups::new(&rules);
+        let placed: Vec<_> = [16_384, 16_384, 16_384, 16_384, 1_000].map(|blocks| groups.place(blocks)).into();
+        let one = |begin: u64, blocks: u64| vec![(begin, blocks)];
+        assert_eq!(placed[..2], [one(8_737, 16_384), one(33_281, 16_384)]);
+        assert_eq!(placed[2..], [one(65_536, 16_384), one(81_920, 16_384), one(25_121, 1_000)]);
+        let large = groups.place(600_000);
+        assert_eq!(large.iter().map(|piece| piece.1).sum::<u64>(), 600_000);
+        assert!(large.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0), "{large:?}");
+        let ours = 17 * GROUP..17 * GROUP + 16_384;
+        assert!(large.iter().all(|(begin, blocks)| begin + blocks <= ours.start || *begin >= ours.end), "{large:?}");
+        // A group's tables and the copies of the superblock belong to nobody.
+        assert!(large.iter().all(|(begin, _)| *begin >= 98_304 + 513), "{large:?}");
+    }
 
     fn ext3() -> Rules {
         (ext3::ENTRY_2_6.build)(&ext3::ENTRY_2_6.defaults())

@@ -36,6 +36,8 @@ pub struct Machine {
     pub timeslice: Nanos,
     /// How long an idle CPU takes to wake up, uniform between the two.
     pub wake: (Nanos, Nanos),
+    /// Between the starts of a job's threads, in order.
+    pub start_gap: Nanos,
     /// Fetching the completion of an asynchronous call.
     pub fetch: Nanos,
     /// Entering and leaving a page fault.
@@ -55,7 +57,7 @@ pub const MACHINES: &[&Entry<Build>] =
 
 /// CPUs, memory in MB, kernel's own share of it in MB, then costs in ns: tool, system call, lookup, copy, add, bio,
 /// command, interrupt, switch, fault, page mapped.
-const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 11]) -> [OptionSpec; 19] {
+const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 11]) -> [OptionSpec; 20] {
     const NS: (i64, i64) = (0, 10_000_000);
     [
         OptionSpec::number("cpus", cpus, (1, 256), "processors"),
@@ -73,6 +75,7 @@ const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 11]) 
         OptionSpec::number("timeslice_ms", 100, (1, 10_000), "how long a task may run while others wait"),
         OptionSpec::number("wake_min_us", 0, (0, 10_000), "least time an idle CPU takes to wake up"),
         OptionSpec::number("wake_max_us", 0, (0, 10_000), "most time it takes; uniform in between"),
+        OptionSpec::number("start_gap_us", 0, (0, 10_000), "time between the starts of a job's threads, in order"),
         OptionSpec::number("fetch_ns", 0, NS, "fetching the completion of an asynchronous call"),
         OptionSpec::number("fault_ns", costs[9], NS, "entering and leaving a page fault"),
         OptionSpec::number("map_page_ns", costs[10], NS, "mapping a page"),
@@ -165,6 +168,7 @@ fn build(options: &Options) -> Machine {
         switch: ns("switch_ns"),
         timeslice: Nanos::from_ms(options.unsigned("timeslice_ms")),
         wake: (Nanos::from_us(options.unsigned("wake_min_us")), Nanos::from_us(options.unsigned("wake_max_us"))),
+        start_gap: Nanos::from_us(options.unsigned("start_gap_us")),
         fetch: ns("fetch_ns"),
         fault: ns("fault_ns"),
         map_page: ns("map_page_ns"),

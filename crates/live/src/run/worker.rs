@@ -130,7 +130,7 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
     let prepared = worker.prepare::<E>();
     let (clock, since) = match worker.gate {
         None => (Clock::start(), Nanos::ZERO),
-        Some(gate) => match gate.pass() {
+        Some(gate) => match gate.pass(worker.number) {
             Some(started) => started,
             None => return,
         },

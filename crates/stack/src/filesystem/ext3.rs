@@ -81,6 +81,7 @@ fn build(options: &Options, page_by_page: bool) -> Rules {
         journal_blocks: options.unsigned("journal_mb") * 256,
         journal_at: options.unsigned(JOURNAL_AT.name) * 256,
         gap_blocks: options.unsigned("gap_mb") * 256,
+        groups: false,
         block_map: BlockMap::Indirect,
         ordered: Ordered::Written,
         fsync: if options.get("fsync") == 0 { FsyncRule::AlwaysCommit } else { FsyncRule::CommitIfDirty },

@@ -86,6 +86,7 @@ pub(super) const ENTRY_EXT3: Entry<Build> = Entry {
         },
         add_as_mapped: true,
         mapping_cached: options.is_on("mapping_cached"),
+        groups: false,
         ..rules(options, 0)
     },
 };
@@ -120,6 +121,7 @@ fn rules(options: &Options, max_folio_order: u8) -> Rules {
         journal_blocks: options.unsigned("journal_mb") * 256,
         journal_at: options.unsigned(JOURNAL_AT.name) * 256,
         gap_blocks: options.unsigned("gap_mb") * 256,
+        groups: options.unsigned(JOURNAL_AT.name) > 0,
         block_map: BlockMap::Extents,
         ordered: Ordered::Allocated,
         fsync: FsyncRule::CommitIfDirty,

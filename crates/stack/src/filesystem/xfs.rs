@@ -61,6 +61,7 @@ fn build(options: &Options) -> Rules {
         journal_blocks: options.unsigned("journal_mb") * 256,
         journal_at: options.unsigned(JOURNAL_AT.name) * 256,
         gap_blocks: options.unsigned("gap_mb") * 256,
+        groups: false,
         block_map: BlockMap::Extents,
         ordered: Ordered::Allocated,
         fsync: FsyncRule::CommitIfDirty,

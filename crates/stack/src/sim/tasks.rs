@@ -186,7 +186,7 @@ fn suspend() -> Suspend {
 }
 
 impl World<'_, '_> {
-    /// Makes `nr_tasks` tasks runnable, in order.
+    /// Makes `nr_tasks` tasks runnable, in order; those of the program one after another.
     pub(super) fn start_tasks(&self, nr_tasks: u32) {
         let info = TaskInfo {
             state: State::Blocked,
@@ -199,7 +199,14 @@ impl World<'_, '_> {
             plug: PlugList::new(),
         };
         self.sched.borrow_mut().tasks = vec![info; nr_tasks as usize];
-        (0..nr_tasks).for_each(|task| self.wake(task));
+        for task in 0..nr_tasks {
+            match self.machine.start_gap * u64::from(task) {
+                late if late > Nanos::ZERO && task < self.nr_threads_tasks() => {
+                    self.push_due(self.now.get() + late, Due::Timeout(task, 0));
+                }
+                _ => self.wake(task),
+            }
+        }
     }
 
     /// A task goes on.

@@ -7,7 +7,7 @@ use super::tasks::TaskId;
 use crate::advice::{self, FileAdvice, FileFlags};
 use crate::event::{CallId, Eviction, FileId, RaClose, RaKind, What};
 use crate::fault::{self, Access, Fault, FaultCache, FaultContext, FaultStep, MapAdvice};
-use crate::filesystem::Rules;
+use crate::filesystem::{Groups, Rules};
 use crate::job::{Extent, FileSpec, Job, Place};
 use crate::kernel::Chosen;
 use crate::page_cache::{Flag, PageCache, RECLAIM_BATCH};
@@ -116,30 +116,41 @@ impl Vfs {
         nr_descriptors: usize,
     ) -> (Vfs, u64) {
         let mut nr_blocks = 0;
-        let files = specs
-            .iter()
-            .map(|spec| {
-                let nr_pages = spec.bytes.div_ceil(PAGE_BYTES);
-                let (device, nr_mapping) = match spec.place {
-                    Place::FileSystem => (None, rules.nr_mapping_blocks(nr_pages)),
-                    Place::Device { start } => (Some(start), 0),
-                };
-                let base = nr_blocks;
-                if device.is_none() {
-                    nr_blocks += rules.file_blocks(nr_pages);
+        let mut groups = rules.groups.then(|| Groups::new(rules));
+        let mut files = Vec::with_capacity(specs.len());
+        for (number, spec) in specs.iter().enumerate() {
+            let nr_pages = spec.bytes.div_ceil(PAGE_BYTES);
+            let (device, nr_mapping) = match spec.place {
+                Place::FileSystem => (None, rules.nr_mapping_blocks(nr_pages)),
+                Place::Device { start } => (Some(start), 0),
+            };
+            let base = nr_blocks;
+            let mut extents = Vec::new();
+            match &mut groups {
+                _ if device.is_some() => {}
+                None => nr_blocks += rules.file_blocks(nr_pages),
+                Some(groups) => {
+                    let mut page = 0;
+                    for (block, nr_pages) in groups.place(rules.file_blocks(nr_pages)) {
+                        extents.push(Extent { file: number as u32, page, nr_pages, sector: rules.sector(block) });
+                        page += nr_pages;
+                        nr_blocks = nr_blocks.max((block + nr_pages).saturating_sub(rules.files_start()));
+                    }
                 }
-                File {
-                    bytes: spec.bytes,
-                    device,
-                    base,
-                    extents: Vec::new(),
-                    mapping: vec![MapState::Absent; nr_mapping as usize],
-                    openers: 0,
-                    inode: Inode::default(),
-                    dirty_since: None,
-                }
-            })
-            .collect();
+            }
+            let mapping = vec![MapState::Absent; nr_mapping as usize];
+            let inode = Inode::default();
+            files.push(File {
+                bytes: spec.bytes,
+                device,
+                base,
+                extents,
+                mapping,
+                openers: 0,
+                inode,
+                dirty_since: None,
+            });
+        }
         let mut descriptors = Vec::new();
         descriptors.resize_with(nr_descriptors, || None);
         let vfs = Vfs {
@@ -165,6 +176,9 @@ impl Vfs {
 
     /// Puts the state at the start of the run into the cache.
     pub(super) fn start(&mut self, job: &Job, mapping_cached: bool) {
+        for extent in &job.extents {
+            self.files[extent.file as usize].extents.clear();
+        }
         for extent in &job.extents {
             self.files[extent.file as usize].extents.push(*extent);
         }
