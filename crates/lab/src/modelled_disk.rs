@@ -11,9 +11,12 @@ use iowhy_live::disk::{
 };
 use iowhy_stack::device::DEVICES;
 use iowhy_stack::elevator::ELEVATORS;
-use iowhy_stack::filesystem::{FILESYSTEMS as FILESYSTEMS_SIMULATED, JOURNAL_AT, MAPPING_CACHED, has_copy};
+use iowhy_stack::filesystem::{
+    self, FILESYSTEMS as FILESYSTEMS_SIMULATED, FLEXIBLE, JOURNAL_AT, MAPPING_CACHED, has_copy,
+};
 use iowhy_stack::kernel::{Stack, find_kernel};
 use iowhy_stack::origin::find;
+use iowhy_stack::units::PAGE_BYTES;
 use serde_json::{Map, Value, json};
 
 use iowhy_text as text;
@@ -348,8 +351,7 @@ pub fn twin(on: &str, disk: &str, beside: bool) -> (String, String, Problems) {
 /// a copy of the superblock), in large file systems behind the tables of the middle's flexible group; mkfs.xfs 6.1 into
 /// the third of four allocation groups. That of ext3 lies at the start.
 fn journal_at(filesystem: &str, bytes: u64) -> Option<u64> {
-    const GROUP: u64 = 128 << 20;
-    const FLEXIBLE: u64 = 16;
+    const GROUP: u64 = filesystem::GROUP * PAGE_BYTES;
     let middle = bytes / 2 / GROUP;
     match filesystem {
         "ext4" if middle > FLEXIBLE => Some((middle / FLEXIBLE * FLEXIBLE + 1) * GROUP),
@@ -734,8 +736,7 @@ mod tests {
                 (
                     "sim:linux-6.18,read_ahead_kb=64,TASKS,elevator=bfq,driver_tags=8",
                     ",nr_requests=99,max_sectors_kb=1024,elevator.used=on,elevator.peak_mb_s=156,\
-                     elevator.low_latency=0,filesystem=xfs-5.18,\
-                     journal_at_mb=2048",
+                     elevator.low_latency=0,filesystem=xfs-5.18,journal_at_mb=2048",
                     "sata-2010",
                 ),
             ),

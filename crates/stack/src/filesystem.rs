@@ -241,10 +241,10 @@ impl Rules {
 
 /// Blocks of a block group, of its inode table, and of a copy of the superblock with room for descriptors; groups whose
 /// tables lie together in the first of them (mke2fs 1.47, file systems of 2 GB and more).
-const GROUP: u64 = 32_768;
+pub const GROUP: u64 = 32_768;
 const GROUP_TABLE: u64 = 512;
 const GROUP_COPY: u64 = 513;
-const FLEXIBLE: u64 = 16;
+pub const FLEXIBLE: u64 = 16;
 /// Blocks from which free room is worth beginning a file in that does not fit anywhere in one piece.
 const WORTH: u64 = GROUP / 2;
 

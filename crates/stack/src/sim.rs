@@ -313,7 +313,7 @@ impl<'p, 's> World<'p, 's> {
     fn new(plan: &'p Plan, sink: Option<&'s mut dyn EventSink>) -> Result<World<'p, 's>, RunError> {
         let (stack, job) = (&plan.stack, &plan.job);
         let machine = (stack.machine.entry.build)(&stack.machine.options);
-        let fs = (stack.filesystem.entry.build)(&stack.filesystem.options);
+        let mut fs = (stack.filesystem.entry.build)(&stack.filesystem.options);
         let hz = stack.hz();
         let queue = &stack.options;
         let max_sectors = (queue.unsigned("max_sectors_kb") * 2) as u32;
@@ -345,8 +345,9 @@ impl<'p, 's> World<'p, 's> {
             max_folio_order: fs.max_folio_order,
             max_sane: machine.cache_pages / 2,
         };
-        let nr_sets = job.workload.nr_descriptors();
-        let (mut vfs, nr_blocks) = Vfs::new(&files, &fs, limits, machine.cache_pages, nr_sets * files.len());
+        let nr_descriptors = job.workload.nr_descriptors() * files.len();
+        let (mut vfs, nr_blocks) =
+            Vfs::fitting(&files, &mut fs, limits, machine.cache_pages, nr_descriptors, nr_sectors);
         let end = fs.end(nr_blocks);
         if nr_blocks > 0 && end.0 > nr_sectors {
             let start = fs.end(0);

@@ -31,6 +31,20 @@ fn run(readers: u32, keys: &[(&str, &str)]) -> Outcome {
     sim::run(&plan(readers, keys)).expect("a run")
 }
 
+/// Where one file to a block group would need 2.5 GB.
+#[test]
+fn files_that_fit_a_disk_one_behind_the_other_fit_it_with_block_groups() {
+    let fits = |nr_files| {
+        let mut plan = plan(1, &[("filesystem", "ext4"), ("journal_at_mb", "1024")]);
+        plan.stack.set_device("fixed").expect("a disk");
+        plan.stack.set_device_option("nr_sectors", &(2 << 21).to_string()).expect("a size");
+        let Workload::Threads { files, .. } = &mut plan.job.workload else { unreachable!("it has threads") };
+        *files = vec![FileSpec { bytes: 65 << 20, place: Place::FileSystem }; nr_files];
+        sim::run(&plan).is_ok()
+    };
+    assert_eq!([1, 20, 32].map(fits), [true, true, false]);
+}
+
 #[test]
 fn every_page_is_read_once_whoever_finds_the_hole() {
     let data = BYTES / PAGE_BYTES * PAGE_SECTORS;

@@ -263,9 +263,11 @@ impl Keeper {
         let Some(filesystem) = &self.spec.filesystem else { return Ok(()) };
         let point = self.spec.mount_point();
         let mount = |options| self.ledger.mount(&self.node, &point, filesystem, options);
-        let quiet = if filesystem == "ext4" { QUIET_EXT4 } else { "" };
         // Old kernels do not have the option.
-        self.filesystem = Some(mount(quiet).or_else(|_| mount(""))?);
+        self.filesystem = Some(match filesystem.as_str() {
+            "ext4" => mount(QUIET_EXT4).or_else(|_| mount(""))?,
+            _ => mount("")?,
+        });
         // Formatting and mounting set the size of blocks, and the kernel derives the window of read-ahead from that
         // again.
         queue::set_window(&self.node, &self.spec)

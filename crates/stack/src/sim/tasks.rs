@@ -200,11 +200,10 @@ impl World<'_, '_> {
         };
         self.sched.borrow_mut().tasks = vec![info; nr_tasks as usize];
         for task in 0..nr_tasks {
-            match self.machine.start_gap * u64::from(task) {
-                late if late > Nanos::ZERO && task < self.nr_threads_tasks() => {
-                    self.push_due(self.now.get() + late, Due::Timeout(task, 0));
-                }
-                _ => self.wake(task),
+            let before = if task < self.nr_threads_tasks() { task } else { 0 };
+            match self.machine.start_gap * u64::from(before) {
+                Nanos::ZERO => self.wake(task),
+                late => self.push_due(self.now.get() + late, Due::Timeout(task, 0)),
             }
         }
     }

@@ -107,6 +107,24 @@ pub(super) struct Vfs {
 }
 
 impl Vfs {
+    /// Files on a device of that size. Block groups are given up if the room that whole files leave behind in them is
+    /// needed.
+    pub(super) fn fitting(
+        specs: &[FileSpec],
+        rules: &mut Rules,
+        limits: Limits,
+        cache_pages: u64,
+        nr_descriptors: usize,
+        nr_sectors: u64,
+    ) -> (Vfs, u64) {
+        let made = Vfs::new(specs, rules, limits, cache_pages, nr_descriptors);
+        if !rules.groups || rules.end(made.1).0 <= nr_sectors {
+            return made;
+        }
+        rules.groups = false;
+        Vfs::new(specs, rules, limits, cache_pages, nr_descriptors)
+    }
+
     /// Files as the job describes them, none of them cached. Returns the blocks that the file system needs, too.
     pub(super) fn new(
         specs: &[FileSpec],
