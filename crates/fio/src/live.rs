@@ -3,7 +3,7 @@
 //! ```text
 //! calls      as the simulator has them: `run::fio::map` turns jobs into threads and streams
 //! engines    by name; vsync and pvsync are pvsync2, posixaio is libaio, with a note
-//! data       zero_buffers, refill_buffers, scramble_buffers; with verify data that can be checked
+//! data       zero_buffers, refill_buffers, scramble_buffers, and as in `content`; with verify data that can be checked
 //! verify     fio's headers and sums, or patterns. Reads of a job that only reads are checked as they come; writes are
 //!            read again after each pass, or in its course (verify_backlog), unless do_verify=0; states as in `state`
 //! cache      invalidate drops pages at the start and between passes; pre_read reads the files first
@@ -17,12 +17,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use iowhy_live::content::Content;
 use iowhy_live::guard::Output;
 use iowhy_live::ledger::LedgerError;
 use iowhy_live::machine::{self, Disk, DiskDelta};
-use iowhy_live::outcome::ThreadOutcome;
+use iowhy_live::outcome::{CallError, ThreadOutcome};
 use iowhy_live::plan::{
     self, Allow, Cache, Ends, File, Fill, Measure, OpenSync, Pattern, Priority, Sum, Terms, Thread, Verify,
 };
@@ -34,7 +36,7 @@ use iowhy_stack::units::Nanos;
 use super::carried_out::not_carried_out;
 use super::job::SyncMode;
 use super::options::{self, Engine, Value};
-use super::value::CacheState;
+use super::value::{Amount, CacheState};
 use super::{FioFile, FioJob, World};
 use crate::iolog::Iolog;
 use crate::logs::{self, LogThread};
@@ -127,6 +129,11 @@ impl Ground for Running<'_> {
 pub fn jobs(file: FioFile, seed: Option<u64>, world: &World<'_>, problems: &mut Problems) -> Option<LiveJobs> {
     let mut found = Problems::default();
     let ground = Running { load: world.load };
+    let folders: BTreeSet<&String> = file.jobs.iter().flat_map(|job| &job.directories).collect();
+    for folder in folders.into_iter().filter(|folder| !Path::new(folder).is_dir()) {
+        let problem = Problem::error(format!("option `directory`: `{folder}` is not a directory"));
+        found.push(problem.help(format!("mkdir -p {folder}")));
+    }
     let mapped = map(&file, &ground, None, &mut found);
     let mut mapping = Mapping { problems: &mut found };
     let threads: Vec<Vec<Thread>> = file.jobs.iter().map(|job| mapping.threads(job)).collect();
@@ -352,6 +359,7 @@ impl Mapping<'_> {
             },
             fill: match verify {
                 Some(_) => Fill::Checked,
+                None if let Some(content) = self.content(job) => Fill::Made(Arc::new(content)),
                 None if job.on("zero_buffers") => Fill::Zeroes,
                 None if job.on("refill_buffers") => Fill::Fresh,
                 None if job.given("scramble_buffers") == Some(Value::Switch(false)) => Fill::Same,
@@ -366,6 +374,15 @@ impl Mapping<'_> {
             split_latency: !(job.reporting.disable_slat && job.reporting.disable_clat) || logged,
             forgives: self.forgives(job),
             cpus: cpus.clone(),
+            nice: match job.given("nice") {
+                Some(Value::Int(nice)) => Some(nice as i32),
+                _ => None,
+            },
+            // As fio: without a class it is best effort.
+            io_priority: (job.given("prio").is_some() || job.given("prioclass").is_some()).then(|| {
+                let class = Some(job.number("prioclass")).filter(|class| *class > 0).unwrap_or(2);
+                (class as u16) << 13 | job.number("prio") as u16
+            }),
             depth_low: job.iodepth_low,
             warmup: Nanos::from_us(job.ramp_us),
             terms: terms(job),
@@ -378,6 +395,46 @@ impl Mapping<'_> {
                 _ => thread.clone(),
             })
             .collect()
+    }
+
+    /// Data that can be compressed or repeat others, or a pattern. Each of these options excludes other data.
+    fn content(&mut self, job: &FioJob) -> Option<Content> {
+        let percent = |name: &str| job.number(name).min(100) as u8;
+        let or = |name: &str, usual| job.given(name).map_or(usual, |_| job.number(name));
+        let (repeats, compressed) = (percent("dedupe_percentage"), percent("buffer_compress_percentage"));
+        let pattern = match job.given("buffer_pattern") {
+            Some(Value::Text(text)) => Some(self.pattern("buffer_pattern", &text)?.bytes),
+            _ => None,
+        };
+        let least = job.blocks.write.min.max(1);
+        let (mut chunk, mut pattern_percent) = (least, compressed);
+        match (repeats, compressed, &pattern) {
+            (0, 0, None) => return None,
+            // The pattern alone.
+            (0, 0, Some(_)) => (chunk, pattern_percent) = (job.blocks.write.max, 100),
+            (_, 0, _) => {}
+            _ => chunk = Some(or("buffer_compress_chunk", 512)).filter(|bytes| *bytes > 0).unwrap_or(least).min(least),
+        }
+        let size = if let Some(Amount::Bytes(size)) = job.size { size } else { 0 };
+        let pages = size / least * or("dedupe_working_set_percentage", 5) / 100;
+        Some(Content {
+            chunk_bytes: u32::try_from(chunk).unwrap_or(u32::MAX),
+            repeats,
+            drawn_from: if job.word("dedupe_mode") == "working_set" { pages.max(1) } else { 0 },
+            shared: job.on("dedupe_global"),
+            pattern_percent,
+            pattern,
+        })
+    }
+
+    fn pattern(&mut self, option: &str, text: &str) -> Option<Pattern> {
+        let what = match pattern(text) {
+            Ok(pattern) => return Some(pattern),
+            Err(what) => what,
+        };
+        let help = format!("{option}=0xdeadbeef, 66, \"text\" or %o, one behind the other");
+        self.problems.push(Problem::error(format!("option `{option}`: {what}")).help(help));
+        None
     }
 
     fn engine(&mut self, job: &FioJob) -> &'static str {
@@ -396,14 +453,7 @@ impl Mapping<'_> {
 
     fn verify(&mut self, job: &FioJob) -> Option<Verify> {
         let pattern = match job.given("verify_pattern") {
-            Some(Value::Text(text)) => match pattern(&text) {
-                Ok(pattern) => Some(pattern),
-                Err(what) => {
-                    let help = "verify_pattern=0xdeadbeef, 66, \"text\" or %o, one behind the other";
-                    self.problems.push(Problem::error(format!("option `verify_pattern`: {what}")).help(help));
-                    return None;
-                }
-            },
+            Some(Value::Text(text)) => Some(self.pattern("verify_pattern", &text)?),
             _ => None,
         };
         let name = match job.word("verify") {
@@ -668,11 +718,13 @@ pub fn write_logs(jobs: &LiveJobs, outcome: &Outcome) -> std::io::Result<Vec<Str
     let end = |out: BufWriter<Output>| Ok(out.into_inner().map_err(std::io::IntoInnerError::into_error)?.finish()?);
     let mut logs = Vec::new();
     let mut written = Vec::new();
+    let since_1970 = outcome.started.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let names: Vec<String> = jobs.plan.files.iter().map(|file| file.path.to_string_lossy().into_owned()).collect();
     for ((number, origin), thread) in (1..).zip(&jobs.threads).zip(&outcome.threads) {
         let job = &jobs.file.jobs[origin.job];
         let asynchronous = job.asynchronous();
-        logs.push(LogThread { number, job: &job.name, logs: &job.logs, outcome: thread, asynchronous });
+        let epoch_ms = if job.on("log_unix_epoch") { since_1970 } else { 0 };
+        logs.push(LogThread { number, job: &job.name, logs: &job.logs, outcome: thread, asynchronous, epoch_ms });
         if let Some(name) = iolog_name(job, origin.clone) {
             let failed = |error: std::io::Error| {
                 std::io::Error::new(error.kind(), format!("cannot write the iolog `{name}`: {error}"))
@@ -688,6 +740,19 @@ pub fn write_logs(jobs: &LiveJobs, outcome: &Outcome) -> std::io::Result<Vec<Str
         written.push(name);
     }
     Ok(written)
+}
+
+/// Writes the bandwidth of all jobs together ([`logs::TOTALS`]).
+///
+/// # Errors
+/// The system's error, with the name in front.
+pub fn write_totals(jobs: &LiveJobs, outcome: &Outcome) -> std::io::Result<()> {
+    let length = Nanos(u64::try_from(jobs.plan.sample.as_nanos()).unwrap_or(u64::MAX));
+    for (name, rows) in logs::TOTALS.iter().zip(logs::totals(&outcome.threads, length)) {
+        let named = |error| std::io::Error::other(format!("log `{name}`: {error}"));
+        Output::write(Path::new(name), rows.as_bytes(), false).map_err(named)?;
+    }
+    Ok(())
 }
 
 /// Writes the states of verified writes (`verify_state_save`); those that could not be written.
@@ -713,7 +778,7 @@ pub fn logs(jobs: &LiveJobs) -> Vec<String> {
     let names = (1..).zip(&jobs.threads).flat_map(|(number, origin)| {
         let job = &jobs.file.jobs[origin.job];
         let outcome = &ThreadOutcome::default();
-        let thread = LogThread { number, job: &job.name, logs: &job.logs, outcome, asynchronous: true };
+        let thread = LogThread { number, job: &job.name, logs: &job.logs, outcome, asynchronous: true, epoch_ms: 0 };
         thread.names().into_iter().map(|(_, name)| name).chain(iolog_name(job, origin.clone)).collect::<Vec<_>>()
     });
     names.collect()
@@ -734,7 +799,15 @@ pub fn complaints(jobs: &LiveJobs, outcome: &Outcome) -> Problems {
     for (thread, origin) in outcome.threads.iter().zip(&jobs.threads) {
         let name = &jobs.file.jobs[origin.job].name;
         for error in thread.errors.iter().take(TOLD) {
-            problems.push(Problem::error(format!("job `{name}`: {}", error.message)));
+            // In fio's words, which scripts look for.
+            let place = match (error.errno, jobs.plan.files.get(error.file as usize)) {
+                (0, Some(file)) => {
+                    let (file, CallError { offset, len_bytes, .. }) = (file.path.display(), error);
+                    format!("verify failed at file {file} offset {offset}, length {len_bytes}: ")
+                }
+                _ => String::new(),
+            };
+            problems.push(Problem::error(format!("job `{name}`: {place}{}", error.message)));
         }
         let more = thread.nr_errors.saturating_sub(TOLD as u64);
         if more > 0 {

@@ -20,6 +20,25 @@ pub(super) fn pin(cpus: &[usize]) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// Gives the thread its priorities.
+pub(super) fn prioritise(nice: Option<i32>, io: Option<u16>) -> std::io::Result<()> {
+    /// The number behind is a thread's (`IOPRIO_WHO_PROCESS`); 0 is the caller.
+    const THREAD: libc::c_long = 1;
+    if let Some(nice) = nice {
+        // SAFETY: numbers alone.
+        rc(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }.into())?;
+    }
+    if let Some(io) = io {
+        // SAFETY: numbers alone.
+        rc(unsafe { libc::syscall(libc::SYS_ioprio_set, THREAD, 0 as libc::c_long, libc::c_long::from(io)) })?;
+    }
+    Ok(())
+}
+
+fn rc(code: libc::c_long) -> std::io::Result<()> {
+    if code < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// The thread's resource usage so far.
 pub(super) fn usage() -> Usage {
     // SAFETY: a structure of zeroes is valid, and it lives through the call.
