@@ -3,8 +3,8 @@
 //! A judge is an entry of [`JUDGES`]: it runs the peer and iowhy on the same cells and yields, for each question, the
 //! cells that the peer passes and those among them that iowhy does not. A row holds if iowhy passes `least` percent of
 //! the peer's cells. fio's suite, scripts, job files and tools come from Debian's source package of the installed
-//! version, unpacked below the target folder, or from `--fio-source PATH`, whose rows name its version; nothing of it is
-//! ever committed.
+//! version, unpacked below the target folder, or from `--fio-source PATH`, whose rows name its version; neither is ever
+//! committed.
 //!
 //! Without `--whole` it takes the cells that end soon, less than three minutes in all: a step of `cargo xtask test`.
 //! `--page` writes docs/COMPATIBILITY.md, with `--only` the rows of those judges.

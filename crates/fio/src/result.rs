@@ -497,8 +497,7 @@ impl Results<'_> {
         (bytes * 1000).checked_div(longest).unwrap_or(0) / 1024
     }
 
-    /// Part that a direction of an entry has of its group's bandwidth, by the mean of its samples, percent; 3 stands for
-    /// all of them.
+    /// Part that a direction of an entry has of its group's bandwidth, by the mean of its samples, percent; 3: all.
     pub fn share_pct(&self, entry: &Entry<'_>, number: usize) -> f64 {
         let numbers = if number < 3 { number..number + 1 } else { 0..3 };
         let mean: f64 = numbers.clone().map(|number| entry.directions[number].bandwidth.mean).sum();

@@ -13,30 +13,7 @@ use std::sync::Arc;
 use iowhy_stack::rng::Rng;
 
 use crate::files::fill_random;
-
-/// Properties of written data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Content {
-    /// Length of a chunk, bytes.
-    pub chunk_bytes: u32,
-    /// Chunks that are equal to an earlier one, percent.
-    pub repeats: u8,
-    /// Number of chunks that these are drawn from; 0 for the last new one.
-    pub drawn_from: u64,
-    /// All threads draw from the same chunks.
-    pub shared: bool,
-    /// Part of a chunk that has the pattern, percent.
-    pub pattern_percent: u8,
-    /// Zeroes without one.
-    pub pattern: Option<Arc<[u8]>>,
-}
-
-impl Content {
-    /// Every write has the same data.
-    pub(crate) fn is_constant(&self) -> bool {
-        self.pattern_percent == 100 && self.pattern.is_some() && self.repeats == 0
-    }
-}
+use crate::plan::Content;
 
 /// Makes the data of one thread.
 pub(crate) struct Maker {
@@ -47,7 +24,7 @@ pub(crate) struct Maker {
     unique: u64,
 }
 
-/// Added to the numbers of chunks that are drawn from, so that they are no new ones.
+/// Added to the numbers of chunks that are drawn from, so that they differ from new ones.
 const DRAWN: u64 = 1 << 63;
 
 impl Maker {

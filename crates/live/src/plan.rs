@@ -8,8 +8,6 @@ use std::time::Duration;
 use iowhy_stack::job::Job;
 use iowhy_stack::units::Nanos;
 
-use crate::content::Content;
-
 /// A run on the running kernel.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -81,6 +79,30 @@ pub enum Fill {
     Checked,
     /// Data with a sum behind them ([`validate`](crate::validate)), which reads are held to.
     Summed,
+}
+
+/// Properties of written data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Length of a chunk, bytes.
+    pub chunk_bytes: u32,
+    /// Chunks that are equal to an earlier one, percent.
+    pub repeats: u8,
+    /// Number of chunks that these are drawn from; 0 for the last new one.
+    pub drawn_from: u64,
+    /// All threads draw from the same chunks.
+    pub shared: bool,
+    /// Part of a chunk that has the pattern, percent.
+    pub pattern_percent: u8,
+    /// Zeroes without one.
+    pub pattern: Option<Arc<[u8]>>,
+}
+
+impl Content {
+    /// Every write has the same data.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.pattern_percent == 100 && self.pattern.is_some() && self.repeats == 0
+    }
 }
 
 /// Checking of data.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::World;
 use crate::carried_out::NOT_CARRIED_OUT;
+use iowhy_live::plan::Pattern;
 use iowhy_text::diagnose::Severity;
 
 fn made(text: &str) -> (Option<LiveJobs>, Problems) {
@@ -291,7 +292,7 @@ fn patterns_are_read_as_fio_reads_them() {
         ("\"ab\"%o0x7", &[b'a', b'b', 0, 0, 0, 0, 0, 0, 0, 0, 7], &[2]),
     ] {
         let wanted = Pattern { bytes: bytes.into(), offsets: offsets.into() };
-        assert_eq!(pattern(text), Ok(wanted), "{text}");
+        assert_eq!(data::pattern(text), Ok(wanted), "{text}");
     }
 }
 

@@ -94,7 +94,7 @@ impl Pace {
         due
     }
 
-    /// What is due waits for so long.
+    /// Calls that are due wait for so long.
     pub(super) fn shift(&mut self, by: Nanos) {
         self.begun = self.begun.map(|begun| begun + by);
     }
