@@ -103,7 +103,8 @@ pub(super) fn walks(job: &FioJob) -> bool {
     let first = used.clone().next().map_or(0, |blocks| blocks.min);
     let aligned = job.align.read == job.blocks.read.min && job.align.write == job.blocks.write.min;
     // Without a map calls go on until they have moved the size, remainders of the files and all.
-    let uneven = |size: u64| size % u64::from(job.nr_files) > 0 || size / u64::from(job.nr_files) % first.max(1) > 0;
+    let nr_files = u64::from(job.nr_files);
+    let uneven = |size: u64| !size.is_multiple_of(nr_files) || !(size / nr_files).is_multiple_of(first.max(1));
     let given = ["random_generator", "rw_sequencer", "bs_is_seq_rand"];
     job.mode.trim
         || job.mode.read && job.mode.write

@@ -89,7 +89,7 @@ impl Pace {
         self.moved[direction] += u64::from(bytes);
         if rate.poisson && rate.bytes[direction] > 0 {
             let mean = time(u64::from(rate.blocks[direction]), rate.bytes[direction]);
-            self.drawn[direction] = self.drawn[direction] + exponential(rng, mean);
+            self.drawn[direction] += exponential(rng, mean);
         }
         due
     }
