@@ -101,6 +101,7 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
         output::print(&text)?;
         return Ok(Exit::Fine);
     }
+    live::check_folders(&invocation.file, &mut problems);
     let mut jobs = live::jobs(invocation.file, settings.seed, &world, &mut problems);
     if let Some(jobs) = &mut jobs {
         jobs.load_states(settings.aux_path.as_deref(), &mut problems);

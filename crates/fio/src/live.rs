@@ -123,16 +123,21 @@ impl Ground for Running<'_> {
     }
 }
 
+/// A problem for each folder of a job that does not exist: fio makes none. A run on a disk of its own makes its folder
+/// later.
+pub fn check_folders(file: &FioFile, problems: &mut Problems) {
+    let folders: BTreeSet<&String> = file.jobs.iter().flat_map(|job| &job.directories).collect();
+    for folder in folders.into_iter().filter(|folder| !Path::new(folder).is_dir()) {
+        let problem = Problem::error(format!("option `directory`: `{folder}` is not a directory"));
+        problems.push(problem.help(format!("mkdir -p {folder}")));
+    }
+}
+
 /// Jobs made ready; nothing if they cannot be run. `seed` is the user's, for all draws; without one those of jobs
 /// without `randrepeat` differ from run to run.
 pub fn jobs(file: FioFile, seed: Option<u64>, world: &World<'_>, problems: &mut Problems) -> Option<LiveJobs> {
     let mut found = Problems::default();
     let ground = Running { load: world.load };
-    let folders: BTreeSet<&String> = file.jobs.iter().flat_map(|job| &job.directories).collect();
-    for folder in folders.into_iter().filter(|folder| !Path::new(folder).is_dir()) {
-        let problem = Problem::error(format!("option `directory`: `{folder}` is not a directory"));
-        found.push(problem.help(format!("mkdir -p {folder}")));
-    }
     let mapped = map(&file, &ground, None, &mut found);
     let mut mapping = Mapping { problems: &mut found };
     let threads: Vec<Vec<Thread>> = file.jobs.iter().map(|job| mapping.threads(job)).collect();
