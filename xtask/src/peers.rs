@@ -3,7 +3,8 @@
 //! A judge is an entry of [`JUDGES`]: it runs the peer and iowhy on the same cells and yields, for each question, the
 //! cells that the peer passes and those among them that iowhy does not. A row holds if iowhy passes `least` percent of
 //! the peer's cells. fio's suite, scripts, job files and tools come from Debian's source package of the installed
-//! version, unpacked below the target folder, or from `--fio-source PATH`; nothing of it is ever committed.
+//! version, unpacked below the target folder, or from `--fio-source PATH`, whose rows name its version; neither is ever
+//! committed.
 //!
 //! Without `--whole` it takes the cells that end soon, less than three minutes in all: a step of `cargo xtask test`.
 //! `--page` writes docs/COMPATIBILITY.md, with `--only` the rows of those judges.
@@ -62,6 +63,8 @@ struct Ground {
     python: Option<PathBuf>,
     /// fio's source; nothing if no judge asks for it.
     source: PathBuf,
+    /// Behind the names of rows that come from a checkout: its version.
+    version: String,
     /// Checkouts of mmtests and Phoronix Test Suite.
     mmtests: Option<PathBuf>,
     phoronix: Option<PathBuf>,
@@ -226,6 +229,7 @@ fn judged(binary: &Path, settings: &Settings, steps: &mut Steps) -> Result<Vec<R
     let ground = Ground {
         python: if settings.whole { Some(python()?) } else { None },
         programs: SIDES.map(|side| folder.join(["bin-peer", "bin-ours"][side as usize])),
+        version: settings.source.as_deref().map(suite::version).transpose()?.unwrap_or_default(),
         source: checkout(&settings.source)?.unwrap_or_default(),
         mmtests: checkout(&settings.mmtests)?,
         phoronix: checkout(&settings.phoronix)?,

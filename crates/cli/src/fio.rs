@@ -101,6 +101,7 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
         output::print(&text)?;
         return Ok(Exit::Fine);
     }
+    live::check_folders(&invocation.file, &mut problems);
     let mut jobs = live::jobs(invocation.file, settings.seed, &world, &mut problems);
     if let Some(jobs) = &mut jobs {
         jobs.load_states(settings.aux_path.as_deref(), &mut problems);
@@ -159,7 +160,8 @@ fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
     let bar = Bar::new("fio", "jobs", !human || !std::io::stderr().is_terminal());
     // What may not be written is refused before anything runs.
     let mut out = None;
-    for name in settings.output.iter().chain(&live::logs(jobs)) {
+    let totals = settings.bandwidth_log.then_some(logs::TOTALS.map(str::to_owned));
+    for name in settings.output.iter().chain(&live::logs(jobs)).chain(totals.iter().flatten()) {
         match output::begin(Path::new(name), false)? {
             Ok(begun) => out = out.or(Some(begun).filter(|_| Some(name) == settings.output.as_ref())),
             Err(exit) => return Ok(exit),
@@ -199,7 +201,8 @@ fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
     let failed = results.any_error() || outcome.interrupted;
     report(text, &results, settings, out)?;
     output::report_all(live::write_states(jobs, &outcome, settings.aux_path.as_deref()));
-    if let Err(error) = live::write_logs(jobs, &outcome) {
+    let totals = || if settings.bandwidth_log { live::write_totals(jobs, &outcome) } else { Ok(()) };
+    if let Err(error) = live::write_logs(jobs, &outcome).and_then(|_| totals()) {
         output::report(Problem::error(error.to_string()));
         return Ok(Exit::Failed);
     }

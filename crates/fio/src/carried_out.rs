@@ -8,8 +8,6 @@ pub const NOT_CARRIED_OUT: &[(&str, &str)] = &[
     ("lockfile", "files are not locked"),
     ("openfiles", "all files are open from the start"),
     ("create_on_open", LAID_OUT),
-    ("create_only", LAID_OUT),
-    ("file_append", "I/O starts at the offset"),
     ("unlink_each_loop", "files stay between loops"),
     ("write_hint", "no life times are given"),
     ("fill_device", "a full device is an error"),
@@ -26,25 +24,14 @@ pub const NOT_CARRIED_OUT: &[(&str, &str)] = &[
     ("steadystate_check_interval", "a look is taken once a second"),
     ("log_prio", "priorities are not logged"),
     ("log_compression", "logs are plain text"),
-    ("log_unix_epoch", "times are from the start of the run"),
     ("log_alternate_epoch", "times are from the start of the run"),
     ("merge_blktrace_file", "traces are not merged"),
     ("merge_blktrace_scalars", "traces are not merged"),
     ("merge_blktrace_iters", "traces are not merged"),
     ("unit_base", "reports are in bytes"),
     ("lockmem", "memory is not locked"),
-    ("buffer_pattern", "data are random or zero"),
-    ("buffer_compress_percentage", "data are random or zero"),
-    ("buffer_compress_chunk", "data are random or zero"),
-    ("dedupe_percentage", "data are random or zero"),
-    ("dedupe_mode", "data are random or zero"),
-    ("dedupe_working_set_percentage", "data are random or zero"),
-    ("dedupe_global", "data are random or zero"),
     ("numa_cpu_nodes", "the kernel chooses the node"),
     ("numa_mem_policy", "the kernel chooses the node"),
-    ("nice", PRIORITY),
-    ("prio", PRIORITY),
-    ("prioclass", PRIORITY),
     ("cgroup", "jobs stay in the control group they are started in"),
     ("cgroup_weight", "jobs stay in the control group they are started in"),
     ("uid", "jobs run as the user who started them"),
@@ -71,7 +58,6 @@ pub const NOT_CARRIED_OUT: &[(&str, &str)] = &[
 ];
 
 const LAID_OUT: &str = "files are laid out before the run";
-const PRIORITY: &str = "jobs have the priority they are started with";
 const NO_ZONES: &str = "zones are not known";
 const SIMULATOR: &str = "it is for the simulator";
 

@@ -373,7 +373,7 @@ pub fn load(
         Ok(text) => text,
         Err(error) => {
             let problem = Problem::error(format!("cannot read the iolog `{name}`: {error}"));
-            problems.push(problem.help("a log in text, as `write_iolog` makes it; traces of blktrace are not read"));
+            problems.push(problem.help("a log as `write_iolog` makes it, or a trace of blktrace in one file"));
             return None;
         }
     };
@@ -484,14 +484,10 @@ pub fn can_hold(name: &str) -> bool {
 
 /// Why a file that does not begin with the right line is not a log.
 fn no_log(name: &str, first: &str) -> Problem {
-    // The number that records of blktrace begin with is four plain characters in either order of bytes.
-    let trace = ["\u{7}tae", "eat\u{7}"].iter().any(|magic| first.contains(magic));
     // Direction, offset and length, with commas between.
     let numbers: Option<Vec<u64>> = first.split(',').map(|word| word.trim().parse().ok()).collect();
     let old = numbers.is_some_and(|numbers| numbers.len() == 3) || first.starts_with("fio version 1");
-    let (what, help) = if trace {
-        ("this is a trace of blktrace, which is not read", "an iolog (`write_iolog`)")
-    } else if old {
+    let (what, help) = if old {
         ("version 1 of the iolog is not read, as fio no longer does", "a log of fio 2.0 or later")
     } else {
         ("not an iolog: its first line is `fio version 2 iolog` or `fio version 3 iolog`", "a log of `write_iolog`")

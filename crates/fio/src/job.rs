@@ -358,7 +358,8 @@ impl FioJob {
 
     /// Calls can be in flight together: the engine's, or those that other threads make.
     pub(crate) fn asynchronous(&self) -> bool {
-        !self.engine.one_at_a_time() || self.word("io_submit_mode") == "offload"
+        let alone = self.engine.one_at_a_time() || self.engine == Engine::Null && self.iodepth <= 1;
+        !alone || self.word("io_submit_mode") == "offload"
     }
 
     pub(crate) fn on(&self, name: &str) -> bool {

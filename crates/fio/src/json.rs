@@ -180,10 +180,15 @@ fn job(results: &Results<'_>, entry: &Entry<'_>, plus: bool) -> Value {
     for (number, (name, found)) in entry.named_directions().into_iter().enumerate() {
         value[name] = direction(results, entry, found, number, plus);
     }
-    value["sync"] = json!({
-        "total_ios": entry.syncs,
-        "lat_ns": times(&entry.sync, entry, reporting.clat || reporting.lat, plus),
-    });
+    if !entry.mixed() {
+        value["sync"] = json!({
+            "total_ios": entry.syncs,
+            "lat_ns": times(&entry.sync, entry, reporting.clat || reporting.lat, plus),
+        });
+    }
+    if let Some(all) = entry.together() {
+        value["mixed"] = direction(results, entry, &all, 3, plus);
+    }
     let share = |time: std::time::Duration| match entry.job_runtime_ms {
         0 => 0.0,
         ms => decimal(time.as_secs_f64() * 1e5 / ms as f64),

@@ -184,6 +184,8 @@ pub struct Settings {
     pub debug_parse: bool,
     /// Time between reports of a run that goes on; zero for none.
     pub status_every: std::time::Duration,
+    /// The bandwidth of all jobs together goes to the files [`logs::TOTALS`].
+    pub bandwidth_log: bool,
 }
 
 /// A command line that means something.
@@ -230,7 +232,7 @@ const GENERAL: &[(&str, Takes, Option<&str>)] = &[
     ("eta-interval", Takes::Value, Some(SAME)),
     ("status-interval", Takes::Value, None),
     ("inflate-log", Takes::Value, None),
-    ("bandwidth-log", Takes::Maybe, Some("use write_bw_log in the job")),
+    ("bandwidth-log", Takes::Maybe, None),
     ("debug", Takes::Value, None),
     ("alloc-size", Takes::Value, Some(SAME)),
     ("max-jobs", Takes::Value, Some(SAME)),
@@ -316,6 +318,7 @@ impl<'a> Arguments<'a> {
             debug_parse: false,
             aux_path: None,
             status_every: std::time::Duration::ZERO,
+            bandwidth_log: false,
         };
         Arguments { settings, sections: Vec::new(), files: Vec::new(), wanted: Vec::new(), problems }
     }
@@ -467,6 +470,7 @@ impl<'a> Arguments<'a> {
                 self.settings.action = Action::ShowCommand;
                 self.files.extend(value.map(str::to_owned));
             }
+            "bandwidth-log" => self.settings.bandwidth_log = true,
             "inflate-log" => self.settings.action = Action::Unpack(text()),
             "help" => self.settings.action = Action::Help,
             "version" => self.settings.action = Action::Version,

@@ -3,7 +3,7 @@
 //! ```text
 //! calls      as the simulator has them: `run::fio::map` turns jobs into threads and streams
 //! engines    by name; vsync and pvsync are pvsync2, posixaio is libaio, with a note
-//! data       zero_buffers, refill_buffers, scramble_buffers; with verify data that can be checked
+//! data       zero_buffers, refill_buffers, scramble_buffers, and as in `content`; with verify data that can be checked
 //! verify     fio's headers and sums, or patterns. Reads of a job that only reads are checked as they come; writes are
 //!            read again after each pass, or in its course (verify_backlog), unless do_verify=0; states as in `state`
 //! cache      invalidate drops pages at the start and between passes; pre_read reads the files first
@@ -13,19 +13,20 @@
 //! ```
 //! Options accepted without effect are in [`NOT_CARRIED_OUT`](super::carried_out::NOT_CARRIED_OUT) and listed once.
 
+mod data;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iowhy_live::guard::Output;
 use iowhy_live::ledger::LedgerError;
 use iowhy_live::machine::{self, Disk, DiskDelta};
-use iowhy_live::outcome::ThreadOutcome;
-use iowhy_live::plan::{
-    self, Allow, Cache, Ends, File, Fill, Measure, OpenSync, Pattern, Priority, Sum, Terms, Thread, Verify,
-};
+use iowhy_live::outcome::{CallError, ThreadOutcome};
+use iowhy_live::plan::{self, Allow, Cache, Ends, File, Fill, Measure, OpenSync, Priority, Sum, Terms, Thread, Verify};
 use iowhy_live::run::{LiveError, Progress, Reports};
 use iowhy_live::{Outcome, Plan};
 use iowhy_stack::job::Workload;
@@ -119,6 +120,16 @@ impl Ground for Running<'_> {
 
     fn loader(&self) -> &dyn Fn(&str) -> Result<String, String> {
         self.load
+    }
+}
+
+/// A problem for each folder of a job that does not exist: fio makes none. A run on a disk of its own makes its folder
+/// later.
+pub fn check_folders(file: &FioFile, problems: &mut Problems) {
+    let folders: BTreeSet<&String> = file.jobs.iter().flat_map(|job| &job.directories).collect();
+    for folder in folders.into_iter().filter(|folder| !Path::new(folder).is_dir()) {
+        let problem = Problem::error(format!("option `directory`: `{folder}` is not a directory"));
+        problems.push(problem.help(format!("mkdir -p {folder}")));
     }
 }
 
@@ -352,6 +363,7 @@ impl Mapping<'_> {
             },
             fill: match verify {
                 Some(_) => Fill::Checked,
+                None if let Some(content) = self.content(job) => Fill::Made(Arc::new(content)),
                 None if job.on("zero_buffers") => Fill::Zeroes,
                 None if job.on("refill_buffers") => Fill::Fresh,
                 None if job.given("scramble_buffers") == Some(Value::Switch(false)) => Fill::Same,
@@ -366,6 +378,15 @@ impl Mapping<'_> {
             split_latency: !(job.reporting.disable_slat && job.reporting.disable_clat) || logged,
             forgives: self.forgives(job),
             cpus: cpus.clone(),
+            nice: match job.given("nice") {
+                Some(Value::Int(nice)) => Some(nice as i32),
+                _ => None,
+            },
+            // As fio: without a class it is best effort.
+            io_priority: (job.given("prio").is_some() || job.given("prioclass").is_some()).then(|| {
+                let class = Some(job.number("prioclass")).filter(|class| *class > 0).unwrap_or(2);
+                (class as u16) << 13 | job.number("prio") as u16
+            }),
             depth_low: job.iodepth_low,
             warmup: Nanos::from_us(job.ramp_us),
             terms: terms(job),
@@ -396,14 +417,7 @@ impl Mapping<'_> {
 
     fn verify(&mut self, job: &FioJob) -> Option<Verify> {
         let pattern = match job.given("verify_pattern") {
-            Some(Value::Text(text)) => match pattern(&text) {
-                Ok(pattern) => Some(pattern),
-                Err(what) => {
-                    let help = "verify_pattern=0xdeadbeef, 66, \"text\" or %o, one behind the other";
-                    self.problems.push(Problem::error(format!("option `verify_pattern`: {what}")).help(help));
-                    return None;
-                }
-            },
+            Some(Value::Text(text)) => Some(self.pattern("verify_pattern", &text)?),
             _ => None,
         };
         let name = match job.word("verify") {
@@ -547,51 +561,6 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// A pattern: bytes in hexadecimal, decimal numbers, text in quotes, and `%o` for the offset, one behind the other.
-fn pattern(text: &str) -> Result<Pattern, String> {
-    let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
-    let mut rest = text;
-    while !rest.is_empty() {
-        let run = |rest: &str, is: fn(&char) -> bool| rest.chars().take_while(is).count();
-        if let Some(quoted) = rest.strip_prefix('"') {
-            let end = quoted.find('"').ok_or("a quotation mark is missing")?;
-            bytes.extend(quoted[..end].bytes());
-            rest = &quoted[end + 1..];
-        } else if let Some(behind) = rest.strip_prefix("%o") {
-            offsets.push(bytes.len());
-            bytes.extend([0; 8]);
-            rest = behind;
-        } else if let Some(digits) = rest.strip_prefix("0x").or(rest.strip_prefix("0X")) {
-            let mut len = run(digits, char::is_ascii_hexdigit);
-            // The 0 belongs to the next number.
-            if len > 0 && digits[len..].starts_with(['x', 'X']) && digits[..len].ends_with('0') {
-                len -= 1;
-            }
-            let even = format!("{}{}", if len % 2 == 1 { "0" } else { "" }, &digits[..len]);
-            let byte = |at: usize| u8::from_str_radix(&even[at..at + 2], 16).map_err(|error| error.to_string());
-            for at in (0..even.len()).step_by(2) {
-                bytes.push(byte(at)?);
-            }
-            if len == 0 {
-                return Err(format!("`{rest}` has no digits"));
-            }
-            rest = &digits[len..];
-        } else {
-            let sign = usize::from(rest.starts_with('-'));
-            let upto = rest[sign..].find("0x").map_or(rest.len(), |at| at + sign);
-            let len = sign + run(&rest[sign..upto], char::is_ascii_digit);
-            let number: i32 = rest[..len].parse().map_err(|_| format!("`{rest}` is not a part of a pattern"))?;
-            let used = if number == 0 { 1 } else { 4 - number.cast_unsigned().leading_zeros() as usize / 8 };
-            bytes.extend(&number.to_le_bytes()[..used]);
-            rest = &rest[len..];
-        }
-    }
-    if bytes.is_empty() {
-        return Err("it is empty".to_owned());
-    }
-    Ok(Pattern { bytes: bytes.into(), offsets: offsets.into() })
-}
-
 /// Why a run could not be begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
@@ -668,11 +637,13 @@ pub fn write_logs(jobs: &LiveJobs, outcome: &Outcome) -> std::io::Result<Vec<Str
     let end = |out: BufWriter<Output>| Ok(out.into_inner().map_err(std::io::IntoInnerError::into_error)?.finish()?);
     let mut logs = Vec::new();
     let mut written = Vec::new();
+    let since_1970 = outcome.started.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let names: Vec<String> = jobs.plan.files.iter().map(|file| file.path.to_string_lossy().into_owned()).collect();
     for ((number, origin), thread) in (1..).zip(&jobs.threads).zip(&outcome.threads) {
         let job = &jobs.file.jobs[origin.job];
         let asynchronous = job.asynchronous();
-        logs.push(LogThread { number, job: &job.name, logs: &job.logs, outcome: thread, asynchronous });
+        let epoch_ms = if job.on("log_unix_epoch") { since_1970 } else { 0 };
+        logs.push(LogThread { number, job: &job.name, logs: &job.logs, outcome: thread, asynchronous, epoch_ms });
         if let Some(name) = iolog_name(job, origin.clone) {
             let failed = |error: std::io::Error| {
                 std::io::Error::new(error.kind(), format!("cannot write the iolog `{name}`: {error}"))
@@ -688,6 +659,19 @@ pub fn write_logs(jobs: &LiveJobs, outcome: &Outcome) -> std::io::Result<Vec<Str
         written.push(name);
     }
     Ok(written)
+}
+
+/// Writes the bandwidth of all jobs together ([`logs::TOTALS`]).
+///
+/// # Errors
+/// The system's error, with the name in front.
+pub fn write_totals(jobs: &LiveJobs, outcome: &Outcome) -> std::io::Result<()> {
+    let length = Nanos(u64::try_from(jobs.plan.sample.as_nanos()).unwrap_or(u64::MAX));
+    for (name, rows) in logs::TOTALS.iter().zip(logs::totals(&outcome.threads, length)) {
+        let named = |error| std::io::Error::other(format!("log `{name}`: {error}"));
+        Output::write(Path::new(name), rows.as_bytes(), false).map_err(named)?;
+    }
+    Ok(())
 }
 
 /// Writes the states of verified writes (`verify_state_save`); those that could not be written.
@@ -713,7 +697,7 @@ pub fn logs(jobs: &LiveJobs) -> Vec<String> {
     let names = (1..).zip(&jobs.threads).flat_map(|(number, origin)| {
         let job = &jobs.file.jobs[origin.job];
         let outcome = &ThreadOutcome::default();
-        let thread = LogThread { number, job: &job.name, logs: &job.logs, outcome, asynchronous: true };
+        let thread = LogThread { number, job: &job.name, logs: &job.logs, outcome, asynchronous: true, epoch_ms: 0 };
         thread.names().into_iter().map(|(_, name)| name).chain(iolog_name(job, origin.clone)).collect::<Vec<_>>()
     });
     names.collect()
@@ -734,7 +718,15 @@ pub fn complaints(jobs: &LiveJobs, outcome: &Outcome) -> Problems {
     for (thread, origin) in outcome.threads.iter().zip(&jobs.threads) {
         let name = &jobs.file.jobs[origin.job].name;
         for error in thread.errors.iter().take(TOLD) {
-            problems.push(Problem::error(format!("job `{name}`: {}", error.message)));
+            // In fio's words, which scripts look for.
+            let place = match (error.errno, jobs.plan.files.get(error.file as usize)) {
+                (0, Some(file)) => {
+                    let (file, CallError { offset, len_bytes, .. }) = (file.path.display(), error);
+                    format!("verify failed at file {file} offset {offset}, length {len_bytes}: ")
+                }
+                _ => String::new(),
+            };
+            problems.push(Problem::error(format!("job `{name}`: {place}{}", error.message)));
         }
         let more = thread.nr_errors.saturating_sub(TOLD as u64);
         if more > 0 {

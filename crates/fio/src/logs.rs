@@ -27,6 +27,7 @@ use flate2::bufread::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use iowhy_live::outcome::{CallRecord, ThreadOutcome};
 use iowhy_stack::event::Op;
+use iowhy_stack::units::Nanos;
 
 use crate::job::{LogWindow, Logs};
 use iowhy_text::diagnose::{Problem, Problems, Span};
@@ -81,6 +82,8 @@ pub struct LogThread<'a> {
     pub outcome: &'a ThreadOutcome,
     /// Its engine is asynchronous: others have no submission latency.
     pub asynchronous: bool,
+    /// Added to all times, ms (`log_unix_epoch`).
+    pub epoch_ms: u64,
 }
 
 impl LogThread<'_> {
@@ -168,7 +171,7 @@ fn rows(thread: &LogThread<'_>, kind: Kind, row: &mut dyn FnMut(&Row) -> io::Res
             let Some(direction) = Direction::of(call.op) else { continue };
             let issued = if matches!(kind, Kind::Clat | Kind::Slat) { call.at.0 + call.submission.0 } else { 0 };
             row(&Row {
-                time_ms: end(call) / 1_000_000,
+                time_ms: thread.epoch_ms + end(call) / 1_000_000,
                 value: value(kind, call),
                 greatest: 0,
                 direction,
@@ -183,7 +186,16 @@ fn rows(thread: &LogThread<'_>, kind: Kind, row: &mut dyn FnMut(&Row) -> io::Res
     for (end_ms, direction, (mean, greatest)) in windows(thread, kind) {
         let value = if logs.window == LogWindow::Max { greatest } else { mean };
         let (block_bytes, offset, priority, issued_ns) = (0, 0, 0, 0);
-        row(&Row { time_ms: end_ms, value, greatest, direction, block_bytes, offset, priority, issued_ns })?;
+        row(&Row {
+            time_ms: thread.epoch_ms + end_ms,
+            value,
+            greatest,
+            direction,
+            block_bytes,
+            offset,
+            priority,
+            issued_ns,
+        })?;
     }
     Ok(())
 }
@@ -235,10 +247,34 @@ impl Window {
     }
 }
 
+/// Logs of the whole run's bandwidth (`--bandwidth-log`), by direction.
+pub const TOTALS: [&str; 3] = ["agg-read_bw.log", "agg-write_bw.log", "agg-trim_bw.log"];
+
+/// Their rows: the bandwidth of all threads in each sample of `length`, KiB/s.
+pub fn totals(threads: &[ThreadOutcome], length: Nanos) -> [String; 3] {
+    let mut found: BTreeMap<u64, (u64, [u128; 3])> = BTreeMap::new();
+    for sample in threads.iter().flat_map(|thread| &thread.samples).filter(|sample| sample.length.0 > 0) {
+        let middle = sample.end.0.saturating_sub(sample.length.0 / 2);
+        let (end, rates) = found.entry(middle / length.0.max(1)).or_default();
+        *end = sample.end.0.max(*end);
+        let counts = &sample.counts;
+        let bytes = [counts.read_bytes, counts.written_bytes, counts.trimmed_bytes];
+        for (rate, bytes) in rates.iter_mut().zip(bytes) {
+            *rate += u128::from(bytes) * 1_000_000_000 / u128::from(sample.length.0);
+        }
+    }
+    std::array::from_fn(|number| {
+        let row = |(end, rates): &(u64, [u128; 3])| {
+            format!("{}, {}, {number}, 0, 0\n", end / 1_000_000, rates[number] / 1024)
+        };
+        found.values().map(row).collect()
+    })
+}
+
 /// Rows of averages: the end of the window in ms, direction, mean and greatest.
 fn windows(thread: &LogThread<'_>, kind: Kind) -> Vec<(u64, Direction, (u64, u64))> {
     let length = thread.logs.average_us.saturating_mul(1000).max(1);
-    let mut found: BTreeMap<u64, [Window; 2]> = BTreeMap::new();
+    let mut found: BTreeMap<u64, [Window; 3]> = BTreeMap::new();
     let mut last = 0;
     if matches!(kind, Kind::Bw | Kind::Iops) {
         for sample in &thread.outcome.samples {
@@ -247,7 +283,11 @@ fn windows(thread: &LogThread<'_>, kind: Kind) -> Vec<(u64, Direction, (u64, u64
             let windows = found.entry(middle / length).or_default();
             last = last.max(sample.end.0);
             let counts = &sample.counts;
-            let done = [(counts.reads, counts.read_bytes), (counts.writes, counts.written_bytes)];
+            let done = [
+                (counts.reads, counts.read_bytes),
+                (counts.writes, counts.written_bytes),
+                (counts.trims, counts.trimmed_bytes),
+            ];
             for (window, (calls, bytes)) in windows.iter_mut().zip(done) {
                 let amount = u128::from(if kind == Kind::Bw { bytes } else { calls });
                 if amount == 0 || sample.length.0 == 0 {
@@ -268,7 +308,7 @@ fn windows(thread: &LogThread<'_>, kind: Kind) -> Vec<(u64, Direction, (u64, u64
     let mut rows = Vec::new();
     for (number, windows) in found {
         let end_ms = ((number + 1) * length).min(last).div_ceil(1_000_000);
-        for (direction, window) in [Direction::Read, Direction::Write].into_iter().zip(windows) {
+        for (direction, window) in [Direction::Read, Direction::Write, Direction::Trim].into_iter().zip(windows) {
             rows.extend(window.row().map(|row| (end_ms, direction, row)));
         }
     }
@@ -283,8 +323,8 @@ fn write_histograms(thread: &LogThread<'_>, out: &mut impl Write) -> io::Result<
         return Ok(());
     }
     let stride = 1 << logs.coarseness.min(6);
-    let mut counts = [vec![0_u64; NR_BUCKETS], vec![0; NR_BUCKETS]];
-    let mut last: [Option<u64>; 2] = [None; 2];
+    let mut counts: [Vec<u64>; 3] = std::array::from_fn(|_| vec![0; NR_BUCKETS]);
+    let mut last: [Option<u64>; 3] = [None; 3];
     for call in completed(&thread.outcome.calls) {
         let Some(direction) = Direction::of(call.op) else { continue };
         let (counts, last) = (&mut counts[direction as usize], &mut last[direction as usize]);
@@ -296,7 +336,7 @@ fn write_histograms(thread: &LogThread<'_>, out: &mut impl Write) -> io::Result<
         }
         // The excess over the interval counts for the next one.
         *last = Some(now - (since - interval_ms));
-        write!(out, "{now}, {}, {}", direction as u32, call.len_bytes)?;
+        write!(out, "{}, {}, {}", thread.epoch_ms + now, direction as u32, call.len_bytes)?;
         for run in counts.chunks(stride) {
             write!(out, ", {}", run.iter().sum::<u64>())?;
         }

@@ -27,7 +27,7 @@ use iowhy_stack::rng::Rng;
 use iowhy_stack::units::{Nanos, Sector};
 use iowhy_stack::workload::{
     BlockSizes, Call, Directions, Distribution, MAX_ZONES, Mix, Numbers, Order, READ, Rate, Scripted, Service, Sizes,
-    Span, Stream, SyncEvery, TRIM, Target, Think, Turns, WRITE, Walk, Zones,
+    Span, Stream, SyncEvery, TRIM, Target, Think, Turns, WRITE, Walk, Zones, file_sizes,
 };
 
 use crate::iolog::{self, Replayed};
@@ -83,6 +83,7 @@ pub fn map(file: &FioFile, ground: &dyn Ground, stack: Option<&mut Stack>, probl
         seeds: Vec::new(),
         origins: Vec::new(),
         replays: BTreeMap::new(),
+        sizes: BTreeMap::new(),
     };
     let groups = mapping.groups(&file.jobs);
     mapping.lay_out(&file.jobs);
@@ -186,6 +187,8 @@ struct Mapping<'a> {
     origins: Vec<(usize, u32)>,
     /// Calls that clones replay, with the numbers of their files; by number of the job and of the clone.
     replays: BTreeMap<(usize, u32), (Replayed, Vec<u32>)>,
+    /// Sizes of the files of jobs that say how large they are; by number of the job, of the clone and of its file.
+    sizes: BTreeMap<(usize, u32, u32), u64>,
 }
 
 impl Mapping<'_> {
@@ -228,19 +231,38 @@ impl Mapping<'_> {
 
     /// How large every file is, as far as jobs say.
     fn lay_out(&mut self, jobs: &[FioJob]) {
+        let mut thread = 0;
         for (number, job) in jobs.iter().enumerate().filter(|(_, job)| !job.engine.is_foreign()) {
             for clone in 0..job.numjobs {
+                thread += 1;
                 if job.replay.is_some() {
                     self.lay_out_replay(number, job, clone);
                     continue;
                 }
+                let long = job.word("random_generator") == "tausworthe64";
+                let (least, most) = job.file_size.unwrap_or_default();
+                let mut drawn = file_sizes((job.rand_seed, thread, long), (least, most), smallest_block(job));
                 for (nr, name) in (0..).zip(job.file_names(clone)) {
+                    let of_job = number;
                     let number = self.files.number(&name, self.ground);
                     if self.files.list[number].device {
                         continue;
                     }
+                    let there = self.ground.bytes(&name);
+                    let start = offset(job, clone, there.unwrap_or(0), false);
+                    let wanted = match (job.file_size, job.size) {
+                        // As fio: a file that is there and fits stays.
+                        (Some(_), _) if there.is_some_and(|bytes| (least..=most).contains(&bytes)) => there,
+                        (Some(_), _) if least == most => Some(least),
+                        (Some(_), _) => drawn.next(),
+                        // As fio: equal shares, and the remainder is in no file.
+                        (None, Some(Amount::Bytes(size))) => Some(start + size / u64::from(job.nr_files)),
+                        _ => None,
+                    };
+                    wanted.iter().for_each(|bytes| _ = self.sizes.insert((of_job, clone, nr), *bytes));
+                    let part = wanted.and_then(|bytes| part_of(job, bytes, start));
                     // Without a size, or with a part of one, it is the file that says how large it is.
-                    let Some(bytes) = file_bytes(job, clone, nr).or_else(|| self.ground.bytes(&name)) else { continue };
+                    let Some(bytes) = part.map(|part| start + part).or(wanted).or(there) else { continue };
                     let file = &mut self.files.list[number];
                     file.bytes = file.bytes.max(bytes);
                 }
@@ -298,6 +320,9 @@ impl Mapping<'_> {
                 format!("job `{name}`: `zonemode=zbd` is for zoned devices, which are not written here"),
                 "zonemode=strided",
             );
+        }
+        if job.number("zonesize") > 0 && job.given("zonemode").is_none_or(|_| job.word("zonemode") == "none") {
+            self.error(format!("job `{name}`: `zonesize` needs a zonemode"), "zonemode=strided");
         }
         if job.mode.trim && self.ground.simulated() {
             self.warn("trims take no time in the simulator");
@@ -411,7 +436,7 @@ impl Mapping<'_> {
     fn job(&mut self, number: u32, job: &FioJob, group: u32) {
         for clone in 0..job.numjobs {
             let stream = match (&job.replay, self.replays.remove(&(number as usize, clone))) {
-                (None, _) => self.stream(job, clone),
+                (None, _) => self.stream(number as usize, job, clone),
                 (Some(_), Some((replayed, numbers))) => replayed.stream(&numbers),
                 // It could not be read, which was reported.
                 (Some(_), None) => None,
@@ -449,8 +474,8 @@ impl Mapping<'_> {
     }
 
     /// Calls of a clone.
-    fn stream(&mut self, job: &FioJob, clone: u32) -> Option<Stream> {
-        let (mut targets, spans) = self.targets(job, clone)?;
+    fn stream(&mut self, number: usize, job: &FioJob, clone: u32) -> Option<Stream> {
+        let (mut targets, spans) = self.targets(number, job, clone)?;
         let walk = walks(job).then(|| Box::new(self.walk(job, spans)));
         let service = if walk.is_some() { Service::Sequential } else { self.service(job, &mut targets, clone) };
         let mut stream = Stream { service, walk, ..Stream::sequential(mix(job), targets, 4096) };
@@ -462,32 +487,32 @@ impl Mapping<'_> {
         // buffered files where it begins again, which is nowhere without a map.
         let begins_again = !job.direct && (!job.mode.random || job.random_map);
         stream.drop_between_passes = invalidates(job) && (begins_again || !job.time_based);
+        if job.on("create_only") {
+            stream.script = Some([].into());
+        }
         Some(stream)
     }
 
     /// The regions a clone works on, and the same as fio has them: with the rest behind the last whole block.
-    fn targets(&mut self, job: &FioJob, clone: u32) -> Option<(Vec<Target>, Vec<Span>)> {
+    fn targets(&mut self, of_job: usize, job: &FioJob, clone: u32) -> Option<(Vec<Target>, Vec<Span>)> {
         let mut targets = Vec::new();
         let mut spans = Vec::new();
         for (nr, name) in (0..).zip(job.file_names(clone)) {
             let number = self.files.number(&name, self.ground);
             let file = &self.files.list[number];
             let (whole, device) = (file.bytes, file.device);
-            let start = offset(job, clone, whole);
+            let there = self.ground.bytes(&name);
+            let start = offset(job, clone, there.unwrap_or(0), device);
             let rest = whole.saturating_sub(start);
             let share = |size: Amount| size.of(whole).map(|bytes| bytes / u64::from(job.nr_files));
-            let wanted = match (file_bytes(job, clone, nr), device, job.size) {
-                (Some(bytes), false, Some(part @ Amount::Percent(..10_000))) => {
-                    let bytes = bytes.min(whole);
-                    part.of(bytes).unwrap_or(bytes).min(bytes.saturating_sub(start))
-                }
-                (Some(bytes), false, _) => bytes.min(whole).saturating_sub(start),
+            let wanted = match (self.sizes.get(&(of_job, clone, nr)).copied(), device, job.size) {
+                (Some(bytes), false, _) => part_of(job, bytes, start).unwrap_or(bytes.saturating_sub(start)).min(rest),
                 // A part of each file.
                 (None, false, Some(size)) => size.of(whole).unwrap_or(whole).min(rest),
                 (None, false, None) => rest,
                 (_, true, size) => size.and_then(share).unwrap_or(u64::MAX).min(rest),
             };
-            let there = self.ground.bytes(&name).filter(|_| job.engine != FioEngine::Null);
+            let there = there.filter(|_| job.engine != FioEngine::Null);
             spans.push(Span {
                 start,
                 len: wanted,
@@ -601,14 +626,17 @@ fn invalidates(job: &FioJob) -> bool {
 }
 
 /// Bytes that a file must have for a clone of a job; nothing if the job does not say.
-fn file_bytes(job: &FioJob, clone: u32, nr: u32) -> Option<u64> {
-    if let Some((least, most)) = job.file_size {
-        let seed = job.rand_seed ^ u64::from(clone) << 32 ^ u64::from(nr);
-        return Some(least + Rng::stream(seed, "filesize").below(most.saturating_sub(least) + 1));
-    }
-    let Some(Amount::Bytes(size)) = job.size else { return None };
-    // As fio: equal shares, and the remainder is in no file.
-    Some(offset(job, clone, size) + size / u64::from(job.nr_files))
+/// The part of a file of this size that `size=50%` means.
+fn part_of(job: &FioJob, bytes: u64, start: u64) -> Option<u64> {
+    let part = job.size.filter(|size| matches!(size, Amount::Percent(..10_000)))?.of(bytes)?;
+    let part = part.min(bytes.saturating_sub(start));
+    Some(part - part % smallest_block(job)).filter(|part| *part > 0)
+}
+
+/// The smallest block of all directions.
+fn smallest_block(job: &FioJob) -> u64 {
+    let blocks = &job.blocks;
+    blocks.read.min.min(blocks.write.min).min(blocks.trim.min).max(1)
 }
 
 /// The smallest block of the directions that a job has.
@@ -621,15 +649,21 @@ fn least_block(job: &FioJob) -> u64 {
     .max(1)
 }
 
-/// Where the region of a clone begins in a file of this size.
-fn offset(job: &FioJob, clone: u32, whole: u64) -> u64 {
-    let start = job.offset.of(whole).unwrap_or(0);
-    let step = job.offset_increment.of(whole).unwrap_or(0);
-    let offset = start.saturating_add(step.saturating_mul(u64::from(clone)));
-    match job.offset_align {
-        0 => offset,
-        align => offset.div_ceil(align).saturating_mul(align),
+/// Where the region of a clone begins in a file that has this size before the run. As fio: only what is a part of the
+/// file is aligned.
+fn offset(job: &FioJob, clone: u32, there: u64, device: bool) -> u64 {
+    if job.on("file_append") && !device {
+        return there;
     }
+    let start = job.offset.of(there).unwrap_or(0);
+    let step = job.offset_increment.of(there).unwrap_or(0);
+    let offset = start.saturating_add(step.saturating_mul(u64::from(clone)));
+    let align = match job.offset_align {
+        _ if !matches!((job.offset, job.offset_increment), (Amount::Percent(_), _) | (_, Amount::Percent(_))) => 1,
+        0 => smallest_block(job),
+        align => align,
+    };
+    offset.div_ceil(align).saturating_mul(align)
 }
 
 fn mix(job: &FioJob) -> Mix {
@@ -696,14 +730,22 @@ fn pace(job: &FioJob, stream: &mut Stream) {
             io_time: Nanos::from_us(job.think.io_time_us),
         });
     }
-    let both = |rate: value::PerDirection<u64>| {
-        let read = if job.mode.read { rate.read } else { 0 };
-        let write = if job.mode.write { rate.write } else { 0 };
-        read.saturating_add(write)
+    let (rate, blocks) = (&job.rate, &job.blocks);
+    // As fio: calls a second are bytes of the smallest block.
+    let bytes = |used: bool, bytes: u64, calls: u64, block: u64| match bytes {
+        _ if !used => 0,
+        0 => calls.saturating_mul(block),
+        bytes => bytes,
     };
-    let (calls, bytes) = (both(job.rate.iops), both(job.rate.bytes));
-    if calls > 0 || bytes > 0 {
-        stream.rate = Some(Rate { calls, bytes, poisson: job.rate.poisson, ignores_pauses: job.rate.ignore_think });
+    let bytes = [
+        bytes(job.mode.read, rate.bytes.read, rate.iops.read, blocks.read.min),
+        bytes(job.mode.write, rate.bytes.write, rate.iops.write, blocks.write.min),
+        bytes(job.mode.trim, rate.bytes.trim, rate.iops.trim, blocks.trim.min),
+    ];
+    if bytes.iter().any(|bytes| *bytes > 0) {
+        let blocks =
+            [&blocks.read, &blocks.write, &blocks.trim].map(|blocks| u32::try_from(blocks.min).unwrap_or(u32::MAX));
+        stream.rate = Some(Rate { bytes, blocks, poisson: rate.poisson, ignores_pauses: rate.ignore_think });
     }
 }
 

@@ -182,10 +182,13 @@ fn job(out: &mut String, results: &Results<'_>, entry: &Entry<'_>) {
             one_direction(out, results, entry, name, number, direction);
         }
     }
+    if let Some(all) = entry.together().filter(|all| all.ios > 0) {
+        one_direction(out, results, entry, "mixed", 3, &all);
+    }
     for (unit, first) in [("nsec", 0), ("usec", 10), ("msec", 20)] {
         classes(out, entry, unit, first, all);
     }
-    if entry.syncs > 0 && entry.sync.count() > 0 {
+    if entry.sync.count() > 0 {
         out.push_str("  fsync/fdatasync/sync_file_range:\n");
         latency(out, "sync", &entry.sync);
         if reporting.clat {
@@ -324,10 +327,12 @@ fn row(out: &mut String, title: &str, names: [&str; 7], counts: &[u64; 7], of: u
 fn status(results: &Results<'_>, group: u32) -> String {
     let mut out = format!("\nRun status group {group} (all jobs):\n");
     let mixed = results.entries.iter().any(|entry| entry.group == group && entry.mixed());
-    for (number, name) in [(0, if mixed { "MIXED" } else { "READ" }), (1, "WRITE"), (2, "TRIM")] {
+    for (numbers, name) in
+        [(0..1, if mixed { "MIXED" } else { "READ" }), (1..2, "WRITE"), (2..3, "TRIM"), (0..3, "MIXED")]
+    {
         let directions: Vec<&Direction> = (results.entries.iter())
-            .filter(|entry| entry.group == group)
-            .map(|entry| &entry.directions[number])
+            .filter(|entry| entry.group == group && (numbers.len() == 1 || entry.job.reporting.unified == "both"))
+            .flat_map(|entry| &entry.directions[numbers.clone()])
             .filter(|direction| direction.ios > 0)
             .collect();
         let bytes: u64 = directions.iter().map(|direction| direction.bytes).sum();

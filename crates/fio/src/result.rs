@@ -314,6 +314,15 @@ impl<'a> Entry<'a> {
         if self.mixed() { vec![("mixed", read)] } else { vec![("read", read), ("write", write), ("trim", trim)] }
     }
 
+    /// All directions together, which `unified_rw_reporting=both` reports behind them.
+    pub fn together(&self) -> Option<Direction> {
+        (self.job.reporting.unified == "both").then(|| {
+            let mut sum = Direction::default();
+            self.directions.iter().for_each(|direction| sum.add(direction));
+            sum
+        })
+    }
+
     fn add(&mut self, thread: &'a ThreadOutcome, job: &FioJob, sample: Nanos) {
         let totals = &thread.totals;
         if self.threads == 0 {
@@ -365,7 +374,8 @@ impl<'a> Entry<'a> {
             let place = if self.mixed() { 0 } else { number };
             self.directions[place].add(&direction);
         }
-        self.syncs += counts.syncs;
+        // As fio, which times `fdatasync` and does not count it here.
+        self.syncs += if job.fdatasync > 0 && job.fsync == 0 { 0 } else { counts.syncs };
         if !job.reporting.disable_lat {
             let (histogram, squares) = whole(&thread.latency[2]);
             self.sync.add(histogram, squares);
@@ -487,11 +497,13 @@ impl Results<'_> {
         (bytes * 1000).checked_div(longest).unwrap_or(0) / 1024
     }
 
-    /// Part that a direction of an entry has of its group's bandwidth, by the mean of its samples, percent.
+    /// Part that a direction of an entry has of its group's bandwidth, by the mean of its samples, percent; 3: all.
     pub fn share_pct(&self, entry: &Entry<'_>, number: usize) -> f64 {
-        match self.aggregate(entry.group, number) {
+        let numbers = if number < 3 { number..number + 1 } else { 0..3 };
+        let mean: f64 = numbers.clone().map(|number| entry.directions[number].bandwidth.mean).sum();
+        match numbers.map(|number| self.aggregate(entry.group, number)).sum::<u64>() {
             0 => 0.0,
-            group => (entry.directions[number].bandwidth.mean * 100.0 / group as f64).min(100.0),
+            group => (mean * 100.0 / group as f64).min(100.0),
         }
     }
 }

@@ -268,6 +268,7 @@ fn what_no_option_can_say_alone_is_checked() {
             "t.fio:5:1: `wait_for` names `c`, which is not a job before this one",
         ),
         ("[a]\nsize=1m\nhipri\n", "t.fio:3:1: `hipri` is an option of io_uring and pvsync2, not of psync"),
+        ("[global]\nhipri\n[a]\nsize=1m\n", "t.fio:2:1: `hipri` is an option of io_uring and pvsync2, not of psync"),
         ("[a]\nsize=1m\nioengine=rdb\n", "t.fio:3:10: option `ioengine`: unknown engine `rdb`"),
         ("[a]\nsize=$pagesize+1k\n", "t.fio:2:6: option `size`: `4096+1k` cannot be computed: `k` is not a unit"),
         ("[a]\nsize=1m\n=5\n", "t.fio:3:1: the name of an option is missing"),
@@ -279,6 +280,12 @@ fn what_no_option_can_say_alone_is_checked() {
         assert!(shown.contains(&format!("error: {expected}\n")), "{text}\n{shown}");
         assert_eq!(shown.matches("error: ").count(), 1, "{shown}");
     }
+}
+
+#[test]
+fn options_of_an_engine_end_with_it() {
+    let (_, warnings) = accepted("[global]\nioengine=io_uring\nhipri\n[a]\nsize=1m\nioengine=psync\n");
+    assert!(!warnings.iter().any(|warning| warning.contains("hipri")), "{warnings:?}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub mod cache;
 pub mod capture;
 pub mod clock;
 pub mod command;
+pub mod content;
 pub mod disk;
 pub mod doctor;
 pub mod engine;

@@ -63,7 +63,7 @@ pub enum Cache {
 }
 
 /// Data of writes.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Fill {
     /// One buffer of random bytes, a little of it changed with each write (fio's `scramble_buffers`).
     #[default]
@@ -73,10 +73,36 @@ pub enum Fill {
     Zeroes,
     /// New random bytes with each write (fio's `refill_buffers`).
     Fresh,
+    /// New data with each write that can be compressed, or repeat earlier ones.
+    Made(Arc<Content>),
     /// The data that [`Verify`] needs.
     Checked,
     /// Data with a sum behind them ([`validate`](crate::validate)), which reads are held to.
     Summed,
+}
+
+/// Properties of written data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Length of a chunk, bytes.
+    pub chunk_bytes: u32,
+    /// Chunks that are equal to an earlier one, percent.
+    pub repeats: u8,
+    /// Number of chunks that these are drawn from; 0 for the last new one.
+    pub drawn_from: u64,
+    /// All threads draw from the same chunks.
+    pub shared: bool,
+    /// Part of a chunk that has the pattern, percent.
+    pub pattern_percent: u8,
+    /// Zeroes without one.
+    pub pattern: Option<Arc<[u8]>>,
+}
+
+impl Content {
+    /// Every write has the same data.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.pattern_percent == 100 && self.pattern.is_some() && self.repeats == 0
+    }
 }
 
 /// Checking of data.
@@ -230,6 +256,9 @@ pub struct Thread {
     pub forgives: [Vec<i32>; 2],
     /// CPUs it may run on; empty for all.
     pub cpus: Vec<usize>,
+    /// Its priorities, if not those that it is started with: niceness, and that of its I/O as `ioprio_set` has it.
+    pub nice: Option<i32>,
+    pub io_priority: Option<u16>,
     /// Calls in flight at which a full queue is filled again; 0 for one less than the depth.
     pub depth_low: u32,
     /// Calls that end within this time from the thread's begin do not count; the warm-up of the job is another one,
@@ -375,6 +404,8 @@ impl Default for Thread {
             split_latency: true,
             forgives: Default::default(),
             cpus: Vec::new(),
+            nice: None,
+            io_priority: None,
             depth_low: 0,
             warmup: Nanos::ZERO,
             terms: Terms::default(),

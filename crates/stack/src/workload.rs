@@ -13,7 +13,7 @@ pub use fileio::{Dialect, FileIo, FileIoGenerator, Mode, PositionSource};
 pub use stream::{
     After, BlockSizes, Log, Mix, Order, Rate, Scripted, Service, Stream, StreamGenerator, SyncEvery, Target, Think,
 };
-pub use walk::{Directions, Numbers, READ, Sizes, Span, TRIM, Turns, WRITE, Walk, Zones};
+pub use walk::{Directions, Numbers, READ, Sizes, Span, TRIM, Turns, WRITE, Walk, Zones, file_sizes};
 
 use crate::event::Op;
 use crate::readahead::Advice;

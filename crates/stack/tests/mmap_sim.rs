@@ -188,7 +188,7 @@ fn hot_refaults(kernel: &str, advice: Option<Advice>) -> u64 {
     let cold = Target { file: 0, start: 32 * MIB, len_bytes: 224 * MIB };
     let keys: &[(&str, &str)] = &[("memory_mb", "32"), ("reserved_mb", "16"), ("read_ahead_kb", "0")];
     let stream = |target, calls, a_second| {
-        let rate = Some(Rate { calls: a_second, bytes: 0, poisson: false, ignores_pauses: false });
+        let rate = Some(Rate::of_calls(a_second, 4096));
         Stream { rate, ..Stream::random(Mix::Read, target, 4096, calls) }
     };
     // Between two uses of a hot page, 160 ms on average, some 800 cold pages are read.

@@ -101,10 +101,9 @@ fn random_thread(thread: u32, files: &[FileSpec], pick: &mut impl FnMut(usize) -
             io_time: Nanos::ZERO,
         }),
         rate: (pick(6) == 0).then_some(Rate {
-            calls: 500,
-            bytes: 0,
             poisson: pick(2) == 0,
             ignores_pauses: pick(2) == 0,
+            ..Rate::of_calls(500, 4096)
         }),
         log: (pick(6) == 0).then(|| Log {
             target: Target { file: 0, start: 0, len_bytes: files[0].bytes },

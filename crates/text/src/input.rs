@@ -40,7 +40,11 @@ fn whole(from: impl Read, expected: u64, most: u64) -> Result<Vec<u8>> {
     if bytes.len() as u64 > most { Err(longer(most)) } else { Ok(bytes) }
 }
 
-fn utf8(bytes: Vec<u8>) -> Result<String> {
+/// Bytes as text.
+///
+/// # Errors
+/// They are not UTF-8.
+pub fn utf8(bytes: Vec<u8>) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| Error::other("it is not UTF-8"))
 }
 

@@ -64,6 +64,14 @@ pub(super) fn source() -> Result<PathBuf, String> {
     Ok(source)
 }
 
+/// A checkout's version as the end of a row's name.
+pub(super) fn version(checkout: &Path) -> Result<String, String> {
+    let path = checkout.join("FIO-VERSION-GEN");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let version = text.lines().find_map(|line| line.strip_prefix("DEF_VER="));
+    version.map(|version| format!(" of {version}")).ok_or(format!("{}: no DEF_VER", path.display()))
+}
+
 pub(super) fn run(ground: &Ground) -> Result<Vec<Row>, String> {
     let suite = ground.source.join("t/run-fio-tests.py");
     let skipped: Vec<&str> = LEFT_OUT.iter().chain(SLOW.iter().filter(|_| !ground.whole)).copied().collect();
@@ -103,7 +111,11 @@ fn judged(
     }
     let ours = &found[Side::Iowhy as usize];
     let passed = found[Side::Peer as usize].iter().filter(|(_, passed)| **passed);
-    Ok(Row::new(name, least, passed.map(|(cell, _)| (cell.clone(), ours.get(cell) == Some(&true)))))
+    Ok(Row::new(
+        format!("{name}{}", ground.version),
+        least,
+        passed.map(|(cell, _)| (cell.clone(), ours.get(cell) == Some(&true))),
+    ))
 }
 
 /// Cells of a script's output, and whether they passed: by number, or by their order. A script that complains of a

@@ -658,6 +658,8 @@ impl Reader<'_> {
         let foreign: Vec<(&'static str, &'static [&'static str])> = (self.settings.values.keys())
             .filter_map(|name| options::find(name))
             .filter(|option| !foreign && !option.engines.is_empty() && !option.engines.contains(&engine))
+            // As fio: those of the engine that a global section names are left behind by a job with another one.
+            .filter(|option| self.is_own(option.name) || !self.is_own("ioengine"))
             .map(|option| (option.name, option.engines))
             .collect();
         for (name, engines) in foreign {
@@ -666,11 +668,16 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether the job's own section has this option.
+    fn is_own(&self, name: &str) -> bool {
+        let it = |raw: &RawOption| options::find(&raw.name).is_some_and(|option| option.name == name);
+        self.section.options.iter().any(it)
+    }
+
     /// Whether this option was given but could not be read, which was reported already.
     fn failed_at_section(&self, name: &str) -> bool {
-        let tried = |raw: &RawOption| options::find(&raw.name).is_some_and(|option| option.name == name);
         // A global size that failed is not in the settings either; any error about it is enough.
-        self.section.options.iter().any(tried)
+        self.is_own(name)
             || self.problems.list.iter().any(|problem| {
                 problem.severity == Severity::Error && problem.message.contains(&format!("option `{name}`"))
             })

@@ -181,6 +181,24 @@ fn directions_can_be_one() {
     assert!(!job.contains_key("read") && !job.contains_key("write") && !job.contains_key("trim"));
     assert_eq!((&job["mixed"]["total_ios"], &job["mixed"]["io_bytes"]), (&json!(4), &json!(16384)));
     assert_eq!(job["mixed"]["clat_ns"]["mean"], 1250.0);
+    assert!(!job.contains_key("sync"));
+    let made = thread(&[1000; 3], &[2000; 1], Nanos(5_000_000));
+    let document = of("[a]\nsize=8k\nrw=randrw\nunified_rw_reporting=both\n", vec![made], false);
+    let ios = ["read", "write", "mixed"].map(|name| document["jobs"][0][name]["total_ios"].clone());
+    assert_eq!(ios, [json!(3), json!(1), json!(4)]);
+    assert_eq!(document["jobs"][0]["mixed"]["clat_ns"]["mean"], 1250.0);
+}
+
+#[test]
+fn fdatasync_is_timed_and_not_counted() {
+    for (option, count) in [("fsync=1", 2), ("fdatasync=1", 0), ("fsync=1\nfdatasync=1", 2)] {
+        let mut made = thread(&[], &[2000; 2], Nanos(5_000_000));
+        made.totals.counts.syncs = 2;
+        made.latency[2].total.record(9000);
+        let document = of(&format!("[a]\nsize=8k\nrw=write\n{option}\n"), vec![made], false);
+        let sync = &document["jobs"][0]["sync"];
+        assert_eq!((&sync["total_ios"], &sync["lat_ns"]["N"]), (&json!(count), &json!(1)), "{option}");
+    }
 }
 
 #[test]

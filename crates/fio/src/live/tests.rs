@@ -1,6 +1,7 @@
 use super::*;
 use crate::World;
 use crate::carried_out::NOT_CARRIED_OUT;
+use iowhy_live::plan::Pattern;
 use iowhy_text::diagnose::Severity;
 
 fn made(text: &str) -> (Option<LiveJobs>, Problems) {
@@ -70,6 +71,10 @@ fn the_table_names_options_once_and_every_option_that_matters_is_carried_out_or_
         "verify_fatal",
         "verify_header_seed",
         "verify_write_sequence",
+        "log_unix_epoch",
+        "nice",
+        "prio",
+        "prioclass",
     ];
     for option in options::OPTIONS {
         if matches!(option.model, options::Model::Missing(_)) {
@@ -81,10 +86,10 @@ fn the_table_names_options_once_and_every_option_that_matters_is_carried_out_or_
 
 #[test]
 fn what_is_not_carried_out_is_told_once_and_only_if_it_was_asked_for() {
-    let (_, problems) = made("[global]\nsize=4k\nnice=3\nprio=4\nlockfile=none\n[a]\n[b]\n");
+    let (_, problems) = made("[global]\nsize=4k\natomic=1\nlockfile=none\n[a]\n[b]\n");
     assert_eq!(problems.list.len(), 1, "{}", problems.render());
     let message = &problems.list[0].message;
-    assert!(message.contains("option `nice` is accepted but not carried out"), "{message}");
+    assert!(message.contains("option `atomic` is accepted but not carried out"), "{message}");
 }
 
 #[test]
@@ -102,6 +107,24 @@ fn options_become_what_the_runner_knows() {
     assert_eq!(thread("scramble_buffers=0").fill, Fill::Same);
     assert_eq!(thread("zero_buffers").fill, Fill::Zeroes);
     assert_eq!(thread("refill_buffers").fill, Fill::Fresh);
+    let content = |options: &str| match thread(options).fill {
+        Fill::Made(content) => (content.chunk_bytes, content.repeats, content.drawn_from, content.pattern_percent),
+        other => panic!("{options}: {other:?}"),
+    };
+    for (options, expected) in [
+        ("dedupe_percentage=40 bs=8k", (8192, 40, 0, 0)),
+        ("dedupe_percentage=40 dedupe_mode=working_set bs=4k size=1m", (4096, 40, 12, 0)),
+        ("buffer_compress_percentage=70", (512, 0, 0, 70)),
+        ("buffer_compress_percentage=70 buffer_compress_chunk=0", (4096, 0, 0, 70)),
+        ("buffer_pattern=0xab", (4096, 0, 0, 100)),
+        ("buffer_pattern=0xab bsrange=4k-8k dedupe_percentage=5", (4096, 5, 0, 0)),
+    ] {
+        assert_eq!(content(options), expected, "{options}");
+    }
+    let both = thread("nice=-3 prio=6");
+    assert_eq!((both.nice, both.io_priority), (Some(-3), Some(2 << 13 | 6)));
+    assert_eq!(thread("prioclass=3 prio=1").io_priority, Some(3 << 13 | 1));
+    assert_eq!((thread("").nice, thread("").io_priority), (None, None));
     for (options, reads, writes) in [
         ("", &[][..], &[][..]),
         ("continue_on_error=all", &[5, 84], &[5, 84]),
@@ -269,7 +292,7 @@ fn patterns_are_read_as_fio_reads_them() {
         ("\"ab\"%o0x7", &[b'a', b'b', 0, 0, 0, 0, 0, 0, 0, 0, 7], &[2]),
     ] {
         let wanted = Pattern { bytes: bytes.into(), offsets: offsets.into() };
-        assert_eq!(pattern(text), Ok(wanted), "{text}");
+        assert_eq!(data::pattern(text), Ok(wanted), "{text}");
     }
 }
 

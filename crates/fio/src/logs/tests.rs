@@ -1,7 +1,6 @@
 use super::*;
 use iowhy_live::outcome::Sample;
 use iowhy_stack::outcome::Counts;
-use iowhy_stack::units::Nanos;
 use proptest::prelude::{any, prop_assert_eq, proptest};
 
 fn logs() -> Logs {
@@ -44,7 +43,7 @@ fn outcome() -> ThreadOutcome {
 }
 
 fn text(logs: &Logs, outcome: &ThreadOutcome, kind: Kind) -> String {
-    let thread = LogThread { number: 1, job: "j", logs, outcome, asynchronous: true };
+    let thread = LogThread { number: 1, job: "j", logs, outcome, asynchronous: true, epoch_ms: 0 };
     let mut out = Vec::new();
     write(&thread, kind, &mut out).unwrap();
     String::from_utf8(out).unwrap()
@@ -88,7 +87,8 @@ fn packed_logs_have_the_same_rows() {
     for offset in [false, true] {
         let plain = Logs { offset, ..logs() };
         let packed = Logs { packed: true, ..plain.clone() };
-        let thread = LogThread { number: 1, job: "j", logs: &packed, outcome: &outcome(), asynchronous: true };
+        let thread =
+            LogThread { number: 1, job: "j", logs: &packed, outcome: &outcome(), asynchronous: true, epoch_ms: 0 };
         let (mut bytes, mut found) = (Vec::new(), Vec::new());
         write(&thread, Kind::Clat, &mut bytes).unwrap();
         write(&thread, Kind::Bw, &mut bytes).unwrap();
@@ -157,6 +157,40 @@ fn rates_are_averages_of_samples() {
 }
 
 #[test]
+fn trims_have_rows_in_every_log() {
+    let trims: Vec<CallRecord> = (0..4).map(|nr| call(Op::Trim, nr * 10_000, 5_000_000, 0, 0)).collect();
+    let sample = Sample {
+        end: Nanos::from_ms(40),
+        length: Nanos::from_ms(40),
+        counts: Counts { trims: 4, trimmed_bytes: 16_384, ..Counts::default() },
+        ..Sample::default()
+    };
+    let outcome = ThreadOutcome { calls: trims, samples: vec![sample], ..ThreadOutcome::default() };
+    let averaged = Logs { average_us: 20_000, histogram_us: 10_000, ..logs() };
+    assert_eq!(text(&averaged, &outcome, Kind::Clat), "20, 5000000, 2, 0, 0\n35, 5000000, 2, 0, 0\n");
+    assert_eq!(text(&averaged, &outcome, Kind::Iops), "40, 100, 2, 0, 0\n");
+    let histograms = text(&averaged, &outcome, Kind::ClatHist);
+    assert_eq!(histograms.lines().filter(|line| line.contains(", 2, 4096, ")).count(), 3, "{histograms}");
+}
+
+#[test]
+fn totals_are_those_of_all_threads() {
+    let sample = |end_ms: u64, read_bytes, written_bytes| Sample {
+        end: Nanos::from_ms(end_ms),
+        length: Nanos::from_ms(500),
+        counts: Counts { read_bytes, written_bytes, ..Counts::default() },
+        ..Sample::default()
+    };
+    let thread = |samples| ThreadOutcome { samples, ..ThreadOutcome::default() };
+    let threads =
+        [thread(vec![sample(500, 51_200, 0), sample(1001, 102_400, 1024)]), thread(vec![sample(502, 51_200, 512)])];
+    let [reads, writes, trims] = totals(&threads, Nanos::from_ms(500));
+    assert_eq!(reads, "502, 200, 0, 0, 0\n1001, 200, 0, 0, 0\n");
+    assert_eq!(writes, "502, 1, 1, 0, 0\n1001, 2, 1, 0, 0\n");
+    assert_eq!(trims, "502, 0, 2, 0, 0\n1001, 0, 2, 0, 0\n");
+}
+
+#[test]
 fn names_and_contents_are_fios() {
     let wanted = Logs {
         bandwidth: Some("p".to_owned()),
@@ -167,8 +201,14 @@ fn names_and_contents_are_fios() {
     let outcome = outcome();
     let collect = |wanted: &Logs, asynchronous| {
         let threads = [(1, "first"), (2, "second")];
-        let threads =
-            threads.map(|(number, job)| LogThread { number, job, logs: wanted, outcome: &outcome, asynchronous });
+        let threads = threads.map(|(number, job)| LogThread {
+            number,
+            job,
+            logs: wanted,
+            outcome: &outcome,
+            asynchronous,
+            epoch_ms: 0,
+        });
         let files = std::cell::RefCell::new(Vec::new());
         let names = write_all(&threads, &mut |name| {
             files.borrow_mut().push(name.to_owned());
@@ -197,7 +237,7 @@ fn names_and_contents_are_fios() {
     let expected =
         ["dir/p_clat.log", "dir/p_lat.log", "dir/p_slat.log", "first_iops.log", "p_bw.log", "second_iops.log"];
     assert_eq!(collect(&together, true), expected);
-    let thread = LogThread { number: 1, job: "j", logs: &wanted, outcome: &outcome, asynchronous: false };
+    let thread = LogThread { number: 1, job: "j", logs: &wanted, outcome: &outcome, asynchronous: false, epoch_ms: 0 };
     let mut out = Vec::new();
     write(&thread, Kind::Slat, &mut out).unwrap();
     assert!(out.is_empty(), "synchronous engines have no submission latency");
@@ -207,7 +247,7 @@ fn names_and_contents_are_fios() {
 fn a_log_that_cannot_be_made_is_named() {
     let wanted = Logs { bandwidth: Some("no/such".to_owned()), ..logs() };
     let outcome = outcome();
-    let thread = LogThread { number: 3, job: "j", logs: &wanted, outcome: &outcome, asynchronous: true };
+    let thread = LogThread { number: 3, job: "j", logs: &wanted, outcome: &outcome, asynchronous: true, epoch_ms: 0 };
     let error = write_all(&[thread], &mut |_| Err::<Vec<u8>, _>(io::Error::from(io::ErrorKind::NotFound)));
     assert_eq!(error.unwrap_err().to_string(), "log `no/such_bw.3.log`: entity not found");
 }

@@ -65,10 +65,10 @@ impl Mapping<'_> {
             unaligned: job.unaligned,
             sizes_by_order: job.on("bs_is_seq_rand"),
             verified: job.word("verify") != "0",
-            queued: match job.engine {
-                FioEngine::Null => job.iodepth > 1,
-                _ => job.asynchronous(),
-            },
+            checked: job.word("verify") != "0"
+                && job.mode.write
+                && job.given("do_verify") != Some(Value::Switch(false)),
+            queued: job.asynchronous(),
             step,
             every,
             identical: job.word("rw_sequencer") == "identical",
@@ -102,6 +102,9 @@ pub(super) fn walks(job: &FioJob) -> bool {
     let mut used = used.iter().filter(|(used, _)| *used).map(|(_, blocks)| blocks);
     let first = used.clone().next().map_or(0, |blocks| blocks.min);
     let aligned = job.align.read == job.blocks.read.min && job.align.write == job.blocks.write.min;
+    // Without a map calls go on until they have moved the size, remainders of the files and all.
+    let nr_files = u64::from(job.nr_files);
+    let uneven = |size: u64| !size.is_multiple_of(nr_files) || !(size / nr_files).is_multiple_of(first.max(1));
     let given = ["random_generator", "rw_sequencer", "bs_is_seq_rand"];
     job.mode.trim
         || job.mode.read && job.mode.write
@@ -112,6 +115,8 @@ pub(super) fn walks(job: &FioJob) -> bool {
         || job.word("verify") != "0"
         || used.any(|blocks| blocks.min != blocks.max || blocks.min != first)
         || job.mode.random && !aligned
+        || job.io_size.is_some()
+        || job.mode.random && !job.random_map && matches!(job.size, Some(Amount::Bytes(size)) if uneven(size))
         || given.iter().any(|name| job.given(name).is_some())
 }
 

@@ -142,7 +142,7 @@ pub const OPTIONS: &[Opt] = &[
         Missing("files are laid out before the run"),
         "make files when they are opened",
     ),
-    opt(Files, "create_only", Bool, "0", Missing("files are laid out before the run"), "only make the files"),
+    opt(Files, "create_only", Bool, "0", Modelled, "only make the files"),
     opt(
         Files,
         "allow_file_create",
@@ -152,7 +152,7 @@ pub const OPTIONS: &[Opt] = &[
         "make files that do not exist",
     ),
     opt(Files, "allow_mounted_write", Bool, "0", Harmless("no mounted device to protect"), "write to mounted devices"),
-    opt(Files, "file_append", Bool, "0", Missing("I/O starts at the offset"), "start at the end of the files"),
+    opt(Files, "file_append", Bool, "0", Modelled, "start at the end of the files"),
     opt(
         Files,
         "overwrite",
@@ -766,7 +766,7 @@ pub const OPTIONS: &[Opt] = &[
     opt(Verify, "do_verify", Bool, "1", Missing("data are not simulated"), "check after writing"),
     opt(Verify, "verify_only", Flag, "0", Missing("data are not simulated"), "check without writing"),
     opt(Verify, "verify_interval", Int(0, 1 << 31), "0", Missing("data are not simulated"), "bytes between check sums"),
-    opt(Verify, "verify_offset", Int(0, 1 << 31), "0", Missing("data are not simulated"), "place of the check sum"),
+    opt(Verify, "verify_offset", Int(40, 1 << 31), "0", Missing("data are not simulated"), "place of the check sum"),
     opt(Verify, "verify_pattern", Text, "", Missing("data are not simulated"), "pattern to write and check"),
     opt(
         Verify,

@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use iowhy_fio::World;
+use iowhy_live::machine;
 use iowhy_stack::outcome::Plan;
+use iowhy_stack::trace::Dev;
 use iowhy_text::diagnose::{Problem, Problems, Severity, Span};
 use iowhy_text::input;
+use iowhy_trace::format::blktrace;
 
 use super::backend::{Backend, JobWords, Place, Typed};
 use super::guest::GuestTask;
@@ -235,7 +238,8 @@ fn distinguish(variants: &mut [Variant]) {
     }
 }
 
-/// A text file, or standard input. Logs may be long; inputs other than files and standard input may have no end.
+/// A text file, or standard input; a trace of blktrace as the iolog that fio's `read_iolog` takes it for. Logs may be
+/// long; inputs other than files and standard input may have no end.
 ///
 /// # Errors
 /// Why it cannot be read.
@@ -246,7 +250,22 @@ pub fn load(name: &str) -> Result<String, String> {
     if name == "-" {
         return INPUT.get_or_init(|| input::standard(input::TEXT).map_err(|error| error.to_string())).clone();
     }
-    input::text(path, if path.is_file() { input::TEXT } else { input::JOB }).map_err(|error| error.to_string())
+    let most = if path.is_file() { input::TEXT } else { input::JOB };
+    let bytes = input::bytes(path, most).map_err(|error| error.to_string())?;
+    if !blktrace::detect(name, &bytes) {
+        return input::utf8(bytes).map_err(|error| error.to_string());
+    }
+    let mut log = Vec::new();
+    blktrace::replay::iolog(bytes, &device_name).write(&mut log).map_err(|error| error.to_string())?;
+    input::utf8(log).map_err(|error| error.to_string())
+}
+
+/// The name of a block device of this machine; of others a name that nothing has.
+fn device_name(dev: Dev) -> String {
+    let numbers = (dev.major(), dev.minor());
+    let folder = machine::sysfs_folder(numbers);
+    let name = folder.as_ref().and_then(|folder| folder.file_name()).map(|name| name.to_string_lossy().into_owned());
+    format!("/dev/{}", name.unwrap_or_else(|| format!("block/{}:{}", numbers.0, numbers.1)))
 }
 
 /// The world of this process, with its files, its standard input and its environment, for every verb with a job.

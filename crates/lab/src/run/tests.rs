@@ -261,6 +261,11 @@ fn files_of_fio_have_the_size_that_jobs_need() {
         ("size=1m numjobs=2 filename=a", vec![1 << 20]),
         ("size=1m numjobs=2 filename=a offset_increment=1m", vec![2 << 20]),
         ("size=1m filename=a:b offset=4k", vec![(1 << 19) + 4096, (1 << 19) + 4096]),
+        ("size=1m offset=25%", vec![1 << 20]),
+        ("size=1m offset=10000 offset_align=4k", vec![(1 << 20) + 10_000]),
+        ("filesize=64k size=30%", vec![16384]),
+        // Sizes of files that fio 3.33 made.
+        ("filesize=100k-300k nrfiles=4", vec![131_072, 163_840, 159_744, 282_624]),
     ] {
         let plan = fio_job(options).0;
         let sizes: Vec<u64> = plan.job.workload.files().iter().map(|file| file.bytes).collect();
@@ -306,7 +311,7 @@ fn options_of_fio_become_properties_of_streams() {
     assert_eq!(stream("rw=write size=1m sync=dsync end_fsync=1").synchronous_writes, Some(Op::Fdatasync));
     assert_eq!(stream("rw=read size=1m fsync=4 end_fsync=1").sync, None);
     let rate = stream("rw=rw size=1m rate_iops=50,20 rate_process=poisson").rate.expect("a rate");
-    assert_eq!((rate.calls, rate.bytes, rate.poisson), (70, 0, true));
+    assert_eq!((rate.bytes, rate.poisson), ([50 * 4096, 20 * 4096, 0], true));
     let think = stream("size=1m thinktime=2ms thinktime_spin=500 thinktime_blocks=4").think.expect("pauses");
     assert_eq!((think.calls, think.time.0, think.spin.0), (4, 2_000_000, 500_000));
 }

@@ -4,11 +4,13 @@
 //! depend on earlier reads. A call takes its buffer along, and it is put back when the call is done.
 
 use std::io;
+use std::sync::Arc;
 
 use iowhy_stack::event::Op;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::workload::Call;
 
+use crate::content::Maker;
 use crate::files::fill_random;
 use crate::memory::{Buffer, Pool};
 use crate::plan::{Fill, Verify};
@@ -23,6 +25,7 @@ pub(crate) struct Buffers {
     writes_at: u32,
     fill: Fill,
     verify: Option<Verify>,
+    maker: Option<Maker>,
     rng: Rng,
     /// Number of the last write, and of the thread in the low bits: makes each one's data different.
     generation: u64,
@@ -47,12 +50,21 @@ impl Buffers {
         let both = reads && writes;
         let writes_at = if both { slots } else { 0 };
         let mut rng = Rng::stream(seed, "data");
+        let mut maker = match &fill {
+            Fill::Made(content) => Some(Maker::new(Arc::clone(content), seed)),
+            _ => None,
+        };
         let pool = Pool::new(slots + writes_at, stride, align, |area| {
-            if writes && matches!(fill, Fill::Scrambled | Fill::Same) {
-                fill_random(&mut area[writes_at as usize * stride as usize..], &mut rng);
+            let area = &mut area[writes_at as usize * stride as usize..];
+            match &mut maker {
+                Some(maker) if writes => area.chunks_mut(stride as usize).for_each(|buffer| maker.fill(buffer)),
+                None if writes && matches!(fill, Fill::Scrambled | Fill::Same) => fill_random(area, &mut rng),
+                _ => {}
             }
         })?;
-        Ok(Buffers { pool, writes_at, fill, verify, rng, generation: seed & ((1 << THREAD_BITS) - 1) })
+        // What is the same in every write is in the buffers for good.
+        let fill = if maker.as_ref().is_some_and(|maker| maker.content.is_constant()) { Fill::Same } else { fill };
+        Ok(Buffers { pool, writes_at, fill, verify, maker, rng, generation: seed & ((1 << THREAD_BITS) - 1) })
     }
 
     /// All buffers.
@@ -76,7 +88,7 @@ impl Buffers {
     fn fill(&mut self, buffer: &mut Buffer, call: &Call) {
         let data = &mut buffer.data_mut()[..call.len_bytes as usize];
         self.generation += 1 << THREAD_BITS;
-        match (self.fill, &self.verify) {
+        match (&self.fill, &self.verify) {
             (Fill::Checked, Some(verify)) => {
                 let written = verify::Written {
                     generation: self.generation,
@@ -87,6 +99,7 @@ impl Buffers {
             }
             (Fill::Summed, _) => validate::fill(data, call.offset),
             (Fill::Fresh, _) => fill_random(data, &mut self.rng),
+            (Fill::Made(_), _) => self.maker.iter_mut().for_each(|maker| maker.fill(data)),
             _ => {
                 let mut stamp = self.generation ^ call.offset.rotate_left(32);
                 for sector in data.chunks_mut(SCRAMBLED_BYTES) {

@@ -165,7 +165,7 @@ fn a_rate_counts_latency_from_when_calls_were_due() {
         let scratch = Scratch::new();
         let mut stream = random(Mix::Read, 16, 40);
         // The third call keeps the program busy for five periods: those behind it are late, and that shows.
-        stream.rate = Some(Rate { calls: 1000, bytes: 0, poisson: false, ignores_pauses: false });
+        stream.rate = Some(Rate::of_calls(1000, 4096));
         stream.think =
             Some(Think { calls: 20, time: Nanos::from_ms(5), spin: Nanos::from_ms(5), io_time: Nanos::ZERO });
         let plan = plan(&scratch, 1, 16, vec![(stream, engine(name, depth))]);

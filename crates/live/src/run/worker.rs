@@ -33,7 +33,7 @@ use super::buffers::Buffers;
 use super::control::{Control, Flow};
 use super::meter::{Meter, Published, Times};
 use super::source::{Checked, Shared, Source, TRIMMED};
-use super::task::{difference, pin, thread_id, usage};
+use super::task::{difference, place, thread_id, usage};
 use crate::clock::Clock;
 use crate::engine::{Completion, Engine, Io, Open, OpenFile, Setup, Submit};
 use crate::memory::Buffer;
@@ -222,16 +222,14 @@ impl Worker<'_> {
         // a file during each call. Where it cannot be had, calls are a little dearer.
         // SAFETY: the open files stay those of before, and no descriptor made from here on goes to another thread.
         let _ = unsafe { unshare_unsafe(UnshareFlags::FILES) };
-        if let Err(error) = pin(&self.thread.cpus) {
-            self.outcome.notes.push(format!("the thread could not be bound to CPUs {:?}: {error}", self.thread.cpus));
-        }
+        self.outcome.notes.extend(place(self.thread));
         let failed = |what: &str, error: &std::io::Error| Obstacle {
             file: 0,
             errno: error.raw_os_error().unwrap_or(libc::EIO),
             message: format!("{what}: {error}"),
         };
         let thread = self.thread;
-        let fill = if thread.verify.is_some() { plan::Fill::Checked } else { thread.fill };
+        let fill = if thread.verify.is_some() { plan::Fill::Checked } else { thread.fill.clone() };
         let depth = thread.depth.max(1);
         let buffers =
             Buffers::new(depth, self.call_bytes, thread.align, self.directions, fill, thread.verify.clone(), self.seed)

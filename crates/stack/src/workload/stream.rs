@@ -15,20 +15,24 @@
 //!           call of another thread
 //! ```
 //! Source: fio's manual and `io_u.c`, through docs/studies/compatibility.md 4.1 and 4.2. Known deviations: without
-//! a walk positions are not fio's own numbers (coverage and mix are); a rate limits reads and writes together.
+//! a walk positions are not fio's own numbers (coverage and mix are).
 
+mod pace;
 mod walked;
 
 use serde::Serialize;
 
 use std::sync::Arc;
 
-use super::draw::{Distribution, Permutation, Places, exponential};
-use super::walk::{self, Walk, Walker};
+use super::draw::{Distribution, Permutation, Places};
+use super::walk::{self, Directions, Walk, Walker};
 use super::{Call, Generator, Next, WOKEN};
 use crate::event::Op;
 use crate::rng::Rng;
 use crate::units::Nanos;
+use pace::Pace;
+
+pub use pace::Rate;
 
 /// A region of a file.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
@@ -151,19 +155,6 @@ pub struct Think {
     pub spin: Nanos,
     /// It also follows on this time of I/O; zero for never.
     pub io_time: Nanos,
-}
-
-/// A limit on the speed.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Rate {
-    /// Calls a second; 0 for no limit.
-    pub calls: u64,
-    /// Bytes a second; 0 for no limit.
-    pub bytes: u64,
-    /// Gaps are exponential rather than equal.
-    pub poisson: bool,
-    /// Calls that pauses have made late are not made up for.
-    pub ignores_pauses: bool,
 }
 
 /// A log that is appended to and synced (a database's write-ahead log).
@@ -358,8 +349,7 @@ struct State {
     spun: bool,
     /// Ends of the calls of a script.
     ended: Vec<Nanos>,
-    due: Option<Nanos>,
-    next_arrival: Option<Nanos>,
+    pace: Pace,
     walker: Option<Box<Walker>>,
 }
 
@@ -447,8 +437,7 @@ impl State {
             paused_until: None,
             spun: false,
             ended: Vec::new(),
-            due: None,
-            next_arrival: None,
+            pace: Pace::default(),
             walker: stream.walk.as_ref().map(|walk| Box::new(Walker::new(walk, seed))),
         }
     }
@@ -482,7 +471,7 @@ impl State {
             self.thought = self.calls;
             self.thought_at = Some(now + think.time);
             if ignored {
-                self.next_arrival = self.next_arrival.map(|due| due + think.time);
+                self.pace.shift(think.time);
             }
             if think.spin > Nanos::ZERO {
                 let rest = think.time.saturating_sub(think.spin);
@@ -492,32 +481,6 @@ impl State {
             return Some(Next::At(now + think.time));
         }
         None
-    }
-
-    /// When the next call is due; `Err` if that is later than now.
-    fn arrival(&mut self, rate: Rate, bytes: u64, now: Nanos) -> Result<Nanos, Nanos> {
-        let due = match self.due {
-            Some(due) => due,
-            None => {
-                let by_calls = 1_000_000_000u64.checked_div(rate.calls).unwrap_or(0);
-                let by_bytes = if rate.bytes == 0 {
-                    0
-                } else {
-                    (u128::from(bytes) * 1_000_000_000 / u128::from(rate.bytes)) as u64
-                };
-                let mean = Nanos(by_calls.max(by_bytes));
-                let due = self.next_arrival.unwrap_or(now);
-                let gap = if rate.poisson { exponential(&mut self.arrivals, mean) } else { mean };
-                self.next_arrival = Some(due + gap);
-                due
-            }
-        };
-        if due > now {
-            self.due = Some(due);
-            return Err(due);
-        }
-        self.due = None;
-        Ok(due)
     }
 
     fn pick_target(&mut self, stream: &Stream) {
@@ -544,7 +507,7 @@ impl State {
     }
 
     /// The next data call.
-    fn data_call(&mut self, stream: &Stream) -> Call {
+    fn data_call(&mut self, stream: &Stream, now: Nanos) -> Call {
         if let Some((file, offset, len_bytes)) = self.write_back.take() {
             return self.write(stream, file, offset, len_bytes);
         }
@@ -554,7 +517,8 @@ impl State {
             Mix::Read | Mix::ReadAndWriteBack(_) => Op::Read,
             Mix::Write => Op::Write,
             Mix::Mixed(read_pct) => {
-                if self.rng.below(100) < u64::from(read_pct) {
+                let drawn = usize::from(self.rng.below(100) >= u64::from(read_pct));
+                if stream.rate.as_ref().map_or(drawn, |rate| self.pace.pick(rate, drawn, now)) == walk::READ {
                     Op::Read
                 } else {
                     Op::Write
@@ -719,6 +683,22 @@ fn align(stream: &Stream) -> u32 {
     sizes.iter().map(BlockSizes::smallest).min().unwrap_or(4096).max(1)
 }
 
+/// Directions that a call may have: those that a rate is kept of.
+fn directions(stream: &Stream) -> &'static [usize] {
+    let mixed = |read_pct| match read_pct {
+        0 => &[walk::WRITE][..],
+        100 => &[walk::READ],
+        _ => &[walk::READ, walk::WRITE],
+    };
+    match (stream.walk.as_ref().map(|walk| walk.directions), stream.mix) {
+        (Some(Directions::Only(walk::READ)), _) | (None, Mix::Read | Mix::ReadAndWriteBack(_)) => &[walk::READ],
+        (Some(Directions::Only(walk::TRIM)), _) => &[walk::TRIM],
+        (Some(Directions::Only(_) | Directions::TrimWrite), _) | (None, Mix::Write) => &[walk::WRITE],
+        (Some(Directions::Mixed(read_pct)), _) => mixed(read_pct),
+        (None, Mix::Mixed(read_pct)) => mixed(read_pct),
+    }
+}
+
 fn sync_call(op: Op, file: u32) -> Call {
     Call { op, file, offset: 0, len_bytes: 0, then: None, counted: true, how: None }
 }
@@ -768,21 +748,27 @@ impl Generator for StreamGenerator {
                 return next;
             }
         }
-        let mut intended = now;
-        if let Some(rate) = stream.rate {
-            let bytes = u64::from(align(stream));
-            match state.arrival(rate, bytes, now) {
-                Ok(due) => intended = due,
-                Err(due) => return Next::At(due),
-            }
+        if let Some(rate) = &stream.rate
+            && let Err(due) = state.pace.look(rate, directions(stream), now)
+        {
+            return Next::At(due);
         }
-        match &stream.walk {
-            None => Next::Do { call: state.data_call(stream), intended },
-            Some(walk) => match state.walked(stream, walk) {
-                Some(call) => Next::Do { call, intended },
-                None => self.next(thread, now),
+        let call = match &stream.walk {
+            None => state.data_call(stream, now),
+            Some(walk) => match state.walked(stream, walk, now) {
+                Some(call) => call,
+                None => return self.next(thread, now),
             },
-        }
+        };
+        let intended = stream.rate.as_ref().map_or(now, |rate| {
+            let direction = match call.op {
+                Op::Read => walk::READ,
+                Op::Trim => walk::TRIM,
+                _ => walk::WRITE,
+            };
+            state.pace.made(rate, direction, call.len_bytes, &mut state.arrivals, now)
+        });
+        Next::Do { call, intended }
     }
 
     fn completed(&mut self, thread: u32, _call: &Call, now: Nanos) {
@@ -958,7 +944,7 @@ mod tests {
         for (ignores_pauses, expected) in [(false, [0, 100, 600, 600]), (true, [0, 100, 700, 800])] {
             let mut stream = Stream::sequential(Mix::Read, vec![target(0, 16384)], 4096);
             stream.think = Some(Think { calls: 2, time: Nanos(500), spin: Nanos::ZERO, io_time: Nanos::ZERO });
-            stream.rate = Some(Rate { calls: 10_000_000, bytes: 0, poisson: false, ignores_pauses });
+            stream.rate = Some(Rate { ignores_pauses, ..Rate::of_calls(10_000_000, 4096) });
             let mut generator = StreamGenerator::new(vec![stream], 1);
             let (mut now, mut begun) = (Nanos::ZERO, Vec::new());
             loop {
@@ -975,7 +961,7 @@ mod tests {
     #[test]
     fn a_rate_spaces_the_calls_and_says_when_they_were_due() {
         let mut stream = Stream::sequential(Mix::Read, vec![target(0, 12288)], 4096);
-        stream.rate = Some(Rate { calls: 1000, bytes: 0, poisson: false, ignores_pauses: false });
+        stream.rate = Some(Rate::of_calls(1000, 4096));
         let mut generator = StreamGenerator::new(vec![stream], 1);
         assert!(matches!(generator.next(0, Nanos(5)), Next::Do { intended: Nanos(5), .. }));
         assert_eq!(generator.next(0, Nanos(6)), Next::At(Nanos(1_000_005)));

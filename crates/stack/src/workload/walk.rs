@@ -17,7 +17,7 @@
 //! Source: fio 3.33, its manual and the behaviour of `io_u.c`, `backend.c`, `lib/rand.c`, `lib/axmap.c`, `lib/lfsr.c`;
 //! L'Ecuyer, "Maximally equidistributed combined Tausworthe generators" (1996) and "Tables of maximally equidistributed
 //! combined LFSR generators" (1999); taps of shift registers: Xilinx XAPP 052. Known deviations: Zipf, Pareto and
-//! normal draws have our numbers; rates do not change the direction.
+//! normal draws have our numbers.
 
 mod numbers;
 
@@ -123,6 +123,8 @@ pub struct Walk {
     pub sizes_by_order: bool,
     /// Writes are checked: they have the sizes that reads would have.
     pub verified: bool,
+    /// They are read again behind each pass, which counts.
+    pub checked: bool,
     /// Calls are handed in and complete later: a pass ends with its bytes, too.
     pub queued: bool,
     /// Added to the place behind the last sequential call.
@@ -217,12 +219,32 @@ const SPREAD: u64 = 0x9e37_0001;
 const PLACES: u64 = 0xb189_9bed;
 /// Which of a thread's seeds is for places.
 const OF_PLACES: u64 = 6;
+/// And which is for sizes of files.
+const OF_FILE_SIZES: u64 = 7;
+
+/// The seed of one purpose of thread `number`.
+fn seed_of(seed: u64, number: u64, purpose: u64) -> u64 {
+    let seed = (0..4 + purpose).fold(seed, |seed, _| seed.wrapping_mul(SPREAD));
+    seed.wrapping_mul(number).wrapping_add(purpose)
+}
+
+/// Sizes from `least` up to `most` bytes, multiples of `block`, as fio draws them for the files of thread `number`, one
+/// after the other; `long` for numbers of 64 bits.
+pub fn file_sizes(
+    (seed, number, long): (u64, u64, bool),
+    (least, most): (u64, u64),
+    block: u64,
+) -> impl Iterator<Item = u64> {
+    let mut numbers = Tausworthe::new(seed_of(seed, number, OF_FILE_SIZES), long);
+    std::iter::from_fn(move || {
+        let size = least + numbers.below(most.saturating_sub(least));
+        Some(size - size % block.max(1))
+    })
+}
 
 impl Walk {
-    /// The seed of one purpose.
     fn seed_of(&self, purpose: u64) -> u64 {
-        let seed = (0..4 + purpose).fold(self.seed, |seed, _| seed.wrapping_mul(SPREAD));
-        seed.wrapping_mul(self.number).wrapping_add(purpose)
+        seed_of(self.seed, self.number, purpose)
     }
 
     fn place_seed(&self) -> u64 {
@@ -264,6 +286,7 @@ pub(super) struct Walker {
     issues: [u64; 3],
     /// Bytes over all passes, and in this one.
     moved: u64,
+    written: u64,
     pass_moved: u64,
     mix: usize,
     /// A new direction is drawn at this number of calls of the present one.
@@ -318,6 +341,7 @@ impl Walker {
             files: files.collect(),
             issues: [0; 3],
             moved: 0,
+            written: 0,
             pass_moved: 0,
             mix: READ,
             mix_until: 0,
@@ -395,7 +419,8 @@ impl Walker {
             return false;
         }
         let limit = if walk.io_size > 0 { walk.io_size } else { walk.size };
-        let left = limit.saturating_sub(self.moved);
+        let checked = if walk.checked { self.written } else { 0 };
+        let left = limit.saturating_sub(self.moved + checked);
         left > 0 && left >= walk.largest() && (walk.io_size > 0 || self.state != State::Exhausted)
     }
 
@@ -418,14 +443,15 @@ impl Walker {
         }
     }
 
-    /// The next call; none if the pass has ended with the last one.
-    pub(super) fn step(&mut self, walk: &Walk) -> Option<Step> {
+    /// The next call; none if the pass has ended with the last one. `pick` may put the other direction in the place of
+    /// one that was drawn.
+    pub(super) fn step(&mut self, walk: &Walk, pick: impl Fn(usize) -> usize) -> Option<Step> {
         loop {
             let Some(target) = self.pick_file(walk) else {
                 self.end_pass();
                 return None;
             };
-            let direction = self.direction(walk, target);
+            let direction = self.direction(walk, target, &pick);
             if let Some((offset, len_bytes)) = self.fill(walk, target, direction) {
                 let file = &mut self.files[target];
                 file.last[direction] = offset;
@@ -433,6 +459,7 @@ impl Walker {
                 self.zone_moved += len_bytes;
                 self.issues[direction] += 1;
                 self.moved += len_bytes;
+                self.written += if direction == WRITE { len_bytes } else { 0 };
                 self.pass_moved += len_bytes;
                 return Some(Step { direction, target, offset, len_bytes });
             }
@@ -476,7 +503,7 @@ impl Walker {
         Some(file)
     }
 
-    fn direction(&mut self, walk: &Walk, target: usize) -> usize {
+    fn direction(&mut self, walk: &Walk, target: usize, pick: impl Fn(usize) -> usize) -> usize {
         match walk.directions {
             Directions::Only(direction) => direction,
             Directions::TrimWrite => {
@@ -492,6 +519,7 @@ impl Walker {
                     }
                     self.mix = drawn;
                 }
+                self.mix = pick(self.mix);
                 self.mix
             }
         }
@@ -701,6 +729,7 @@ mod tests {
             unaligned: false,
             sizes_by_order: false,
             verified: false,
+            checked: false,
             queued: false,
             step: 0,
             every: 1,
@@ -728,7 +757,7 @@ mod tests {
         let mut walker = Walker::new(walk, 1);
         let mut steps = Vec::new();
         while walker.goes_on(walk) {
-            steps.extend(walker.step(walk));
+            steps.extend(walker.step(walk, |drawn| drawn));
             assert!(steps.len() < 100_000);
         }
         steps

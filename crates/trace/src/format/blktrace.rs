@@ -35,6 +35,7 @@ use crate::Part;
 use iowhy_text::diagnose::{Problem, Problems};
 
 pub mod bits;
+pub mod replay;
 pub mod write;
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ impl Loop<'_> {
         (moved, generation): (u32, u64),
         now: Nanos,
     ) {
-        if (call.op, self.thread.fill) == (Op::Read, plan::Fill::Summed)
+        if (call.op, &self.thread.fill) == (Op::Read, &plan::Fill::Summed)
             && let Err(wrong) = validate::check(&buffer.data()[..moved as usize], call.offset)
         {
             self.is_wrong(call, now, &wrong);

@@ -4,10 +4,11 @@ use super::*;
 
 impl State {
     /// The next call of a walk; none at its end, and where pages are dropped before it.
-    pub(super) fn walked(&mut self, stream: &Stream, walk: &Walk) -> Option<Call> {
+    pub(super) fn walked(&mut self, stream: &Stream, walk: &Walk, now: Nanos) -> Option<Call> {
         let walker = self.walker.as_mut()?;
+        let pick = |drawn| stream.rate.as_ref().map_or(drawn, |rate| self.pace.pick(rate, drawn, now));
         let step = loop {
-            match walker.step(walk) {
+            match walker.step(walk, pick) {
                 Some(step) => break step,
                 None if walker.goes_on(walk) && !stream.drop_between_passes => {}
                 None => {
