@@ -420,6 +420,11 @@ impl Mapping<'_> {
             Some(Value::Text(text)) => Some(self.pattern("verify_pattern", &text)?),
             _ => None,
         };
+        // As fio: the header may not begin within the place that it has without this.
+        if (1..40).contains(&job.number("verify_offset")) {
+            let problem = Problem::error("option `verify_offset`: a value below 40, the length of fio's header");
+            self.problems.push(problem.help("verify_offset=40"));
+        }
         let name = match job.word("verify") {
             "0" if pattern.is_some() && job.given("verify").is_none() => "pattern_hdr",
             "0" => return None,

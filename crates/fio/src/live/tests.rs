@@ -185,7 +185,7 @@ fn ends_and_shares_are_those_of_the_options() {
 
 #[test]
 fn what_changes_no_figure_is_a_note() {
-    let (jobs, problems) = made("[a]\nsize=4k\nnice=3\nverify_dump=1\nioengine=posixaio\n");
+    let (jobs, problems) = made("[a]\nsize=4k\natomic=1\nverify_dump=1\nioengine=posixaio\n");
     let warned = problems.list.iter().filter(|problem| problem.severity == Severity::Warning).count();
     let notes = jobs.expect("jobs").notes;
     assert_eq!((warned, notes.len()), (1, 3), "{notes:?}");
@@ -298,18 +298,17 @@ fn patterns_are_read_as_fio_reads_them() {
 
 #[test]
 fn files_are_where_the_job_says() {
-    let (jobs, _) = made("[a]\nsize=8k\ndirectory=/nowhere\nnrfiles=2\nunlink=1\n[b]\nfilename=x\nsize=4k\n");
+    let (jobs, _) = made("[a]\nsize=8k\ndirectory=/tmp\nnrfiles=2\nunlink=1\n[b]\nfilename=x\nsize=4k\n");
     let files = jobs.expect("jobs").plan.files;
     let shown: Vec<(String, bool)> = files.iter().map(|file| (file.path.display().to_string(), file.remove)).collect();
-    assert_eq!(
-        shown,
-        [("/nowhere/a.0.0", true), ("/nowhere/a.0.1", true), ("x", false)].map(|(at, gone)| (at.into(), gone))
-    );
+    assert_eq!(shown, [("/tmp/a.0.0", true), ("/tmp/a.0.1", true), ("x", false)].map(|(at, gone)| (at.into(), gone)));
     assert!(files.iter().all(|file| file.may_create && file.reserve));
     for (word, reserve) in [("none", false), ("truncate", false), ("0", false), ("posix", true), ("1", true)] {
         let (jobs, _) = made(&format!("[a]\nsize=8k\nfallocate={word}\n"));
         assert_eq!(jobs.expect("jobs").plan.files[0].reserve, reserve, "{word}");
     }
+    let (jobs, problems) = made("[a]\nsize=8k\ndirectory=/tmp/no/such/folder\n");
+    assert!(jobs.is_none() && problems.render().contains("is not a directory"), "{}", problems.render());
     let (jobs, _) = made("[a]\nsize=8k\nioengine=null\n[b]\nsize=8k\nallow_file_create=0\n");
     assert!(jobs.expect("jobs").plan.files.iter().all(|file| !file.may_create));
 }

@@ -766,7 +766,7 @@ pub const OPTIONS: &[Opt] = &[
     opt(Verify, "do_verify", Bool, "1", Missing("data are not simulated"), "check after writing"),
     opt(Verify, "verify_only", Flag, "0", Missing("data are not simulated"), "check without writing"),
     opt(Verify, "verify_interval", Int(0, 1 << 31), "0", Missing("data are not simulated"), "bytes between check sums"),
-    opt(Verify, "verify_offset", Int(40, 1 << 31), "0", Missing("data are not simulated"), "place of the check sum"),
+    opt(Verify, "verify_offset", Int(0, 1 << 31), "0", Missing("data are not simulated"), "place of the check sum"),
     opt(Verify, "verify_pattern", Text, "", Missing("data are not simulated"), "pattern to write and check"),
     opt(
         Verify,
