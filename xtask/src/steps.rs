@@ -5,7 +5,9 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// Longest time of a step: what hangs is to be named while there is still somebody who reads it.
-const PATIENCE: Duration = Duration::from_mins(50);
+const PATIENCE: Duration = Duration::from_mins(45);
+/// Longest time of a build: a cold one takes a quarter of it.
+const BUILD: Duration = Duration::from_mins(20);
 
 /// Steps that failed, with what a person needs to know.
 #[derive(Default)]
@@ -16,14 +18,16 @@ pub(crate) struct Steps {
 impl Steps {
     /// One step.
     pub(crate) fn run(&mut self, name: &str, command: &mut Command) {
-        eprintln!("xtask: {name}");
-        match command.spawn().and_then(|child| wait(child, PATIENCE)) {
-            Ok(Some(status)) if status.success() => {}
-            Ok(Some(status)) => self.failed.push(format!("{name}: {status}")),
-            Ok(None) => {
-                self.failed.push(format!("{name}: did not end within {PATIENCE:?}; its processes are listed above"));
-            }
-            Err(error) => self.failed.push(format!("{name}: could not be started: {error}")),
+        if let Err(why) = timed(name, command, PATIENCE) {
+            self.failed.push(format!("{name}: {why}"));
+        }
+    }
+
+    /// A build, which may be a download first. One that hangs is ended, and the next step that needs it goes on with
+    /// what there is: its result is the one that counts.
+    pub(crate) fn build(name: &str, command: &mut Command) {
+        if let Err(why) = timed(name, command, BUILD) {
+            eprintln!("xtask: {name}: {why}");
         }
     }
 
@@ -70,6 +74,20 @@ impl Steps {
     /// The result of all of them.
     pub(crate) fn end(self) -> Outcome {
         if self.failed.is_empty() { Ok(()) } else { Err(format!("xtask: FAILED\n  {}", self.failed.join("\n  "))) }
+    }
+}
+
+/// Runs a step and says how long it took; what went wrong.
+fn timed(name: &str, command: &mut Command, patience: Duration) -> Outcome {
+    eprintln!("xtask: {name}");
+    let started = Instant::now();
+    let ended = command.spawn().and_then(|child| wait(child, patience));
+    eprintln!("xtask: {name}: {:.0} s", started.elapsed().as_secs_f64());
+    match ended {
+        Ok(Some(status)) if status.success() => Ok(()),
+        Ok(Some(status)) => Err(status.to_string()),
+        Ok(None) => Err(format!("did not end within {patience:?}; its processes are listed above")),
+        Err(error) => Err(format!("could not be started: {error}")),
     }
 }
 

@@ -86,6 +86,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     let notes = target_folder().join("tmp/not-decided");
     let _ = std::fs::remove_file(&notes);
     let mut steps = Steps::default();
+    Steps::build("tests: build", cargo().args(["test", "--workspace", "--locked", "--no-run"]));
     let tests = ["test", "--workspace", "--locked", "--no-fail-fast", "--", "--skip", ALONE];
     steps.run("tests", cargo().args(tests));
     // Of the whole workspace: of one package alone, others would be built again with fewer features.
