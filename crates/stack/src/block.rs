@@ -563,10 +563,16 @@ impl BlockQueue {
                     self.elevator(now, rec, |e, ctx| e.merged(ctx, rq, kind));
                     self.note_merge(rq);
                     self.unite_neighbour(rq, kind, now, rec);
-                    self.after_queueing(now, rec);
+                    // blk-mq runs the queue for new requests and completions only.
+                    if !self.multi {
+                        self.after_queueing(now, rec);
+                    }
                     return Taken::Joined;
                 }
                 self.requests[rq].no_merge = true;
+                if self.last_merge == Some(rq) {
+                    self.last_merge = None;
+                }
             }
         }
         if !self.has_request(&bio, now) {

@@ -9,8 +9,8 @@
 //! waking  an eighth of the map's (or the lowest limit's) numbers at a time, 1 to 8
 //! hint    goes on behind a number that was the hint itself, back to 0 from the last but one, and when none is free
 //! ```
-//! Source: Linux 5.10, 6.1, 6.12, 7.2, `lib/sbitmap.c`, `sbitmap_get`, `sbitmap_get_shallow`, `sbitmap_resize`, `sbq_calc_wake_batch`. Deviations:
-//! one processor, so there is one hint; it begins at 0 rather than anywhere.
+//! Source: Linux 5.10, 6.1, 6.12, 7.2, `lib/sbitmap.c`, `sbitmap_get`, `sbitmap_get_shallow`, `sbitmap_resize`,
+//! `sbq_calc_wake_batch`. Deviations: one processor, so there is one hint; it begins at 0 rather than anywhere.
 
 /// Most numbers that somebody may have taken.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -109,7 +109,8 @@ const LEGEND: &[(char, &str)] = &[
     ('=', "number of a tunable, value"),
     (
         'b',
-        "bio: 0 read, 1 write, 3 synchronous write; sector; sectors; class 1 real time, 2 best effort, 3 idle (answer: j joined, n new, x no tag; then what was issued)",
+        "bio: 0 read, 1 write, 3 synchronous write; sector; sectors; class 1 real time, 2 best effort, 3 idle. Answer: \
+         j joined, n new, x no tag; then what was issued",
     ),
     ('p', "the same onto the plug of the task"),
     ('u', "the plug is flushed"),

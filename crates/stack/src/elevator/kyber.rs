@@ -4,15 +4,15 @@
 //! domains    reads (256 tokens, 16 at a time), writes (128, 8), discards (64, 1), others (16, 1); each first in, first
 //!            out
 //! dispatch   goes on with its domain until its turn is used up or it has nothing or no token; then the next domain
-//! merging    with the newest eight requests of the bio's domain that have come since it last gave one out with none left
-//!            over; nothing is sorted
+//! merging    with the newest eight requests of the bio's domain, but not with those that were there when one was given
+//!            out and nothing was left of the time before; nothing is sorted
 //! feedback   each 100 ms, per domain, once 500 samples or a second have come together: latencies in eight buckets of a
 //!            quarter of the target. If the 90th percentile of the time at the device is beyond the target in any
 //!            domain, or the 99th of the whole time in this one: tokens = tokens * (bucket of the 99th + 1) / 4
 //! ```
-//! Source: Linux 5.10 .. 7.2, `block/kyber-iosched.c`, `kyber_dispatch_request`, `kyber_timer_fn`. Deviations: one software
-//! and one hardware queue, which is run at every completion; no request is a discard. On a queue whose flushes are ordered
-//! everything behind a flush waits until it has left.
+//! Source: Linux 5.10 .. 7.2, `block/kyber-iosched.c`, `kyber_dispatch_request`, `kyber_timer_fn`. Deviations: one
+//! software and one hardware queue, which is run at every completion; no request is a discard. On a queue whose flushes
+//! are ordered everything behind a flush waits until it has left.
 
 use super::{Barrier, Build, Ctx, Elevator, Quirks};
 use crate::event::{Dir, MergeKind, RqId};

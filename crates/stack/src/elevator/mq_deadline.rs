@@ -8,10 +8,10 @@
 //! requests older than `prio_aging_expire`.
 //!
 //! Source: Linux 6.5 .. 6.18, `block/mq-deadline.c`, `__dd_dispatch_request` and `deadline_from_pos`, as the change
-//! that introduced the latter describes it (June 2023). Deviations: levels within a class do not keep bios apart; of two waiting
-//! requests with one start, which happens if they overlap, the older one is offered to a bio that ends there, in the
-//! kernel the one that is higher in its tree. Flushes pass the scheduler; on a queue whose flushes are ordered, one waits
-//! until all requests queued before it have left, and holds up nothing behind it.
+//! that introduced the latter describes it (June 2023). Deviations: levels within a class do not keep bios apart; of
+//! two waiting requests with one start, which happens if they overlap, the older one is offered to a bio that ends
+//! there, in the kernel the one that is higher in its tree. Flushes pass the scheduler; on a queue whose flushes are
+//! ordered, one waits until all requests queued before it have left, and holds up nothing behind it.
 
 use super::deadline::{self, Deadline, Rules, Sweep};
 use super::{Build, Ctx, Elevator, Quirks};

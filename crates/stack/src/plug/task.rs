@@ -3,17 +3,18 @@
 //! ```text
 //! submit       join the list's requests, newest first (from 5.16 on the newest only); else the elevator's; else a new
 //!              request on the list
-//! list full    flushed before another request is added: 16 (3.1), 32 or a last request of 128 KiB (5.10), 32 or a first
-//!              request of 128 KiB (6.13)
+//! list full    flushed before another request is added: 16 (3.1), 32 or a last request of 128 KiB (5.10), 32 or a
+//!              first request of 128 KiB (6.13)
 //! task sleeps  flushed
 //! order        as they came; by sector from 3.9 on, not in 5.x; from 5.16 to 6.12 the newest first unless an elevator
 //!              gets them
 //! finish       flushed; in 2.6.39 .. 3.2 the outermost plug is that of the whole read call, later of one submission
 //! ```
-//! Source: 3.2.7 and 4.4 `block/blk-core.c` (`blk_queue_bio`, `blk_flush_plug_list`), 5.10, 6.1, 6.12, 7.2 `block/blk-mq.c`
-//! (`blk_add_rq_to_plug`, `blk_mq_flush_plug_list`), `block/blk-merge.c` (`blk_attempt_plug_merge`). Known deviations: one queue, so the sorting by queue and the limit
-//! of 64 for lists over several queues do not arise; where order changed (3.9, 6.13), and since when lists heed
-//! `nomerges` (3.13; 3.2.7 does not, 4.4 does: here from 3.9 on), is from memory.
+//! Source: 3.2.7 and 4.4 `block/blk-core.c` (`blk_queue_bio`, `blk_flush_plug_list`), 5.10, 6.1, 6.12, 7.2
+//! `block/blk-mq.c` (`blk_add_rq_to_plug`, `blk_mq_flush_plug_list`), `block/blk-merge.c` (`blk_attempt_plug_merge`).
+//! Known deviations: one queue, so the sorting by queue and the limit of 64 for lists over several queues do not arise;
+//! where order changed (3.9, 6.13), and since when lists heed `nomerges` (3.13; 3.2.7 does not, 4.4 does: here from 3.9
+//! on), is from memory.
 
 use super::{Build, PlugOrder, Plugging};
 use crate::origin::{Entry, OptionSpec, Options, Origin};

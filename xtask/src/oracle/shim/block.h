@@ -235,11 +235,12 @@ static struct sbitmap_queue *tag_map;
 #define bio_attempt_discard_merge(q, rq, bio) BIO_MERGE_NONE
 #define blk_rq_get_max_sectors(rq, at) ((rq)->q->limits.max_sectors)
 #define blk_rq_get_max_segments(rq) ((rq)->q->limits.max_segments)
-/* A plug is flushed to the elevator only; the queue is run after every step. */
+/* A plug is flushed to the elevator only; the queue is run at the end of the step. */
 #define blk_mq_plug(...) (current->plug)
 #define list_entry_rq(p) list_entry(p, struct request, queuelist)
 #define list_sort(...) BUG()
-#define blk_mq_run_hw_queue(hctx, async) ((void)(hctx))
+static bool shim_wanted;
+#define blk_mq_run_hw_queue(hctx, async) ((void)(shim_wanted = true))
 #define blk_mq_run_dispatch_ops(q, what) BUG()
 #define blk_mq_try_issue_list_directly(hctx, list) BUG()
 #define blk_mq_insert_requests(...) BUG()

@@ -209,26 +209,27 @@ int main(void)
 				shim_plug(rq);
 			else if (rq)
 				shim_insert(rq, false);
-			if (joined || rq)
-				shim_run();
+			shim_wanted |= rq && !plugs;
 			break;
 		}
 		case 'u':
 			putchar('u');
 			blk_mq_flush_plug_list(&plug, false);
-			shim_run();
 			break;
 		case 'c':
 			putchar('c');
 			if (nr_flying)
 				shim_complete(step.arg[0]);
-			shim_run();
+			shim_wanted = true;
 			break;
 		case 'w':
 			shim_pass(now_ns + step.arg[0] * 1000);
 			putchar('w');
 			break;
 		}
+		if (shim_wanted)
+			shim_run();
+		shim_wanted = false;
 		putchar('\n');
 	}
 	return 0;
