@@ -644,10 +644,12 @@ impl BlockQueue {
     /// Puts a request on a task's list, which is flushed first if it is full.
     #[inline(always)]
     fn add_to_plug(&mut self, rq: RqId, list: &mut PlugList, now: Nanos, rec: &mut Recorder<'_>) {
-        let Plugging::Task { max_requests, flush_sectors, first_counts, .. } = self.plugging else {
+        let Plugging::Task { max_requests, flush_sectors, first_counts, joins_any, .. } = self.plugging else {
             unreachable!("only kernels whose tasks plug pass a list")
         };
-        let counts = if first_counts && self.rules.merging != Merging::Never { list.first() } else { list.last() };
+        // Since 5.16 sizes count only where requests grow.
+        let sizes = joins_any || self.rules.merging != Merging::Never;
+        let counts = if first_counts { list.first() } else { list.last() }.filter(|_| sizes);
         let large = counts.is_some_and(|rq| flush_sectors > 0 && self.requests[*rq].nr_sectors >= flush_sectors);
         if (max_requests > 0 && list.len() >= max_requests as usize) || large {
             self.flush_plug(now, list, UnplugCause::Threshold, rec);
