@@ -13,6 +13,7 @@ export type Course = Timeline["course"];
 export type Ecdf = Item<Side["latency"]>;
 export type Shift = Item<Report["shift"]>;
 export type History = NonNullable<Report["history"]>;
+export type Matrix = NonNullable<Report["matrix"]>;
 export type Finding = Item<Explanation["findings"]>;
 export type Made = NonNullable<Finding["counterfactual"]>;
 export type Metric = Item<Comparison["metrics"]>;

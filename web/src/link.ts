@@ -3,7 +3,7 @@
 
 import { ALIGNS, type Align, aligned, rowOf, typicalRows } from "./align.ts";
 import { at } from "./data.ts";
-import { firstView, type Side } from "./lanes.ts";
+import { firstView, type LaneName, type Side } from "./lanes.ts";
 import type { View } from "./scale.ts";
 import { type Focus, shared } from "./store.ts";
 
@@ -70,6 +70,34 @@ export function show(moment: Moment, sides: readonly Side[]) {
   const row = sides[side] ? rowOf(sides[side], nr) : -1;
   const focus: Focus | null = row >= 0 ? { side, call: row, pinned: true } : null;
   shared.focus.set(focus);
+}
+
+/** The call of a side that shows what happens in these lanes: the typical one if anything of it is there, else the
+ *  median of those of which something is; -1 without calls. */
+export function example(side: Side, lanes: readonly LaneName[]): number {
+  const { calls, course } = side.timeline;
+  const time = (call: number) => {
+    const of = side.ofCall(call);
+    return lanes.reduce((sum, lane) => sum + (lane === "calls" ? 1 : of[lane].length), 0);
+  };
+  const typical = course.typical?.row ?? -1;
+  if (lanes.length === 0 || (typical >= 0 && time(typical) > 0)) return typical;
+  const rows = Array.from(calls.start.keys()).filter((row) => time(row) > 0);
+  rows.sort((x, y) => at(calls.end, x) - at(calls.start, x) - (at(calls.end, y) - at(calls.start, y)) || x - y);
+  return rows[Math.floor(rows.length / 2)] ?? typical;
+}
+
+/** The example of what happens in these lanes on the slow side, with the same call of the other; the lanes light up. */
+export function showExample(sides: readonly Side[], slow: number, lanes: readonly LaneName[]) {
+  const side = at(sides, slow);
+  const row = example(side, lanes);
+  shared.lit.set(lanes.length > 0 ? lanes : null);
+  if (row === (side.timeline.course.typical?.row ?? -1)) return showTypical(sides, slow);
+  const { calls } = side.timeline;
+  const took = Math.max(1000, at(calls.end, row) - at(calls.start, row));
+  shared.align.set(aligned(sides, "call", slow, row));
+  shared.view.set({ from: -0.02 * took, to: 1.06 * took });
+  shared.focus.set({ side: slow, call: row, pinned: true });
 }
 
 /** The typical calls of the sides, with that of the slow one in focus. */

@@ -2,15 +2,18 @@
 
 import { render } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { aligned, typicalRows, wholeOf } from "./align.ts";
+import { aligned, rowOf, typicalRows, viewOf, wholeOf } from "./align.ts";
 import { Histories, Latencies, Samples } from "./charts.tsx";
+import type { Timeline as Lanes } from "./data.ts";
 import { Incident } from "./incident.tsx";
-import { firstView, prepare } from "./lanes.ts";
+import { firstView, type Side as Prepared, prepare } from "./lanes.ts";
 import * as link from "./link.ts";
-import { Disk, FileMaps, Requests } from "./maps.tsx";
+import { Disk, FileMaps, Requests, Windows } from "./maps.tsx";
+import { LANES_OF } from "./matrix.tsx";
 import { Text } from "./parts.tsx";
+import { coverage } from "./pyramid.ts";
 import { Reproduce } from "./reproduce.tsx";
-import { Served, served } from "./serve.tsx";
+import { Served, served, slice } from "./serve.tsx";
 import { shared } from "./store.ts";
 import { slowSide, Timeline } from "./timeline.tsx";
 import { type Unpacked, unpack } from "./unpack.ts";
@@ -94,6 +97,55 @@ function useLink(sides: readonly ReturnType<typeof prepare>[]) {
   }, [sides]);
 }
 
+/** Bins in view from which on detail is asked for. */
+const BINS = 2000;
+
+/** A served page asks for the detail of what is in view, once the view is still. */
+function useSlices(sides: readonly Prepared[], show: (side: number, next: Lanes) => void) {
+  const asked = useRef(new Set<string>());
+  const again = useRef<{ side: number; nr: number } | null>(null);
+  useLayoutEffect(() => {
+    // The call in focus is in another row now.
+    const kept = again.current;
+    again.current = null;
+    const row = kept && sides[kept.side] ? rowOf(sides[kept.side] as Prepared, kept.nr) : -1;
+    if (kept && row >= 0) shared.focus.set({ side: kept.side, call: row, pinned: true });
+  }, [sides]);
+  useEffect(() => {
+    if (!served()) return;
+    let timer = 0;
+    const look = () => {
+      window.clearTimeout(timer);
+      timer = window.setTimeout(() => {
+        sides.forEach(({ timeline }, side) => {
+          const own = viewOf(shared.view.get(), shared.align.get().origin[side] ?? 0);
+          const span = own.to - own.from;
+          if (coverage(timeline, own).unknown <= 0.001 || span > BINS * timeline.pyramid.bin_ns) return;
+          const [from, to] = [Math.max(0, Math.floor(own.from - span / 4)), Math.ceil(own.to + span / 4)];
+          const key = `${side} ${from} ${to}`;
+          if (to <= from || asked.current.has(key)) return;
+          asked.current.add(key);
+          slice(side, from, to)
+            .then((next) => {
+              const focus = shared.focus.get();
+              const nr = focus ? sides[focus.side]?.timeline.calls.nr[focus.call] : undefined;
+              again.current = focus?.pinned && nr !== undefined ? { side: focus.side, nr } : null;
+              shared.focus.set(null);
+              show(side, { ...next, pyramid: timeline.pyramid });
+            })
+            .catch((error: unknown) => shared.align.set({ ...shared.align.get(), note: String(error) }));
+        });
+      }, 250);
+    };
+    look();
+    const off = [shared.view.listen(look), shared.align.listen(look)];
+    return () => {
+      window.clearTimeout(timer);
+      for (const stop of off) stop();
+    };
+  }, [sides]);
+}
+
 const PARTS = [
   ["verdict", "Verdict"],
   ["timeline", "Timeline"],
@@ -105,6 +157,7 @@ const PARTS = [
   ["samples", "Runs"],
   ["history", "History"],
   ["files", "File map"],
+  ["windows", "Windows"],
   ["disk", "Disk"],
   ["requests", "Requests"],
   ["reproduce", "Reproduce"],
@@ -113,10 +166,9 @@ const PARTS = [
 function Page({ unpacked }: { unpacked: Unpacked }) {
   const { report } = unpacked;
   const [unfolded, unfold] = useState(false);
-  const sides = useMemo(
-    () => report.sides.slice(0, 2).map((side) => prepare(side.timeline, unfolded)),
-    [report, unfolded],
-  );
+  const [timelines, setTimelines] = useState(() => report.sides.slice(0, 2).map((side) => side.timeline));
+  const sides = useMemo(() => timelines.map((timeline) => prepare(timeline, unfolded)), [timelines, unfolded]);
+  useSlices(sides, (side, next) => setTimelines((now) => now.map((of, nr) => (nr === side ? next : of))));
   const slow = slowSide(report);
   const first = useMemo(() => {
     const by = sides.some((side) => side.timeline.course.typical) ? ("typical" as const) : ("clock" as const);
@@ -129,8 +181,8 @@ function Page({ unpacked }: { unpacked: Unpacked }) {
     return { view, by };
   }, [report]);
   useLink(sides);
-  const showMe = () => {
-    link.showTypical(sides, slow);
+  const showMe = (layer: string) => {
+    link.showExample(sides, slow, LANES_OF[layer] ?? []);
     document.getElementById("timeline")?.scrollIntoView({ block: "start" });
   };
   const comparison = report.comparison ?? report.explanation?.comparison ?? null;
@@ -158,6 +210,7 @@ function Page({ unpacked }: { unpacked: Unpacked }) {
         <Samples report={report} />
         {report.history ? <Histories history={report.history} /> : null}
         <FileMaps sides={sides} />
+        {events ? <Windows report={report} sides={sides} /> : null}
         {events ? <Disk report={report} sides={sides} /> : null}
         {events ? <Requests report={report} sides={sides} /> : null}
         <Reproduce report={report} json={unpacked.json} />

@@ -11,7 +11,8 @@ import * as format from "./format.ts";
 import { type Side, STATES } from "./lanes.ts";
 import { hatch, paintDisk } from "./paint.ts";
 import { Legend, Letter, Numbers, Section, Text } from "./parts.tsx";
-import { linear } from "./scale.ts";
+import { coverage, gapsOf } from "./pyramid.ts";
+import { linear, type View } from "./scale.ts";
 import { shared, useValue } from "./store.ts";
 
 const STATE_COLOURS = ["untouched", "hit", "miss", "waste", "stale"] as const;
@@ -33,6 +34,12 @@ export function pieces(state: readonly number[], by: readonly (string | null)[])
   });
   return out;
 }
+
+/** Moments of residency, and the height of the line of each, px. */
+const MOMENTS = ["at the begin", "in the middle", "at the end"] as const;
+const RESIDENT = 6;
+const NOBODY: readonly null[] = [];
+const mean = (of: readonly number[]) => of.reduce((sum, one) => sum + one, 0) / Math.max(1, of.length);
 
 /** More files than this are rows of one picture. */
 const FEW = 6;
@@ -65,6 +72,115 @@ export function FileMaps({ sides }: { sides: readonly Side[] }) {
           ))}
     </Section>
   );
+}
+
+/** Read-ahead windows of the file with most of them in view: offset over time, as tall as they are. */
+export function Windows({ report, sides }: { report: Report; sides: readonly Side[] }) {
+  const view = useValue(shared.view, 120);
+  const align = useValue(shared.align, 120);
+  if (sides.every((side) => side.timeline.windows.at.length === 0)) return null;
+  const shown = sides.map((side, nr) => windowsIn(side, viewOf(view, align.origin[nr] ?? 0)));
+  return (
+    <Section
+      id="windows"
+      title="Read-ahead windows"
+      lead="Offset in the file over the time that the timeline shows: a window is as tall as it is long in the file, from its decision to the arrival of its last page. Lines are the calls."
+    >
+      <Legend
+        of={[
+          ["hit", "all used"],
+          ["waste", "some never used"],
+          ["removed", "some removed before use"],
+          ["ink", "calls"],
+        ]}
+      />
+      {sides.map((side, nr) => {
+        const { file, ids, low, high } = at(shown, nr);
+        const own = viewOf(view, align.origin[nr] ?? 0);
+        const { windows, calls, files } = side.timeline;
+        const { unknown } = coverage(side.timeline, own);
+        return (
+          <div class="lanes" key={nr}>
+            <div class="lane-names disk-name" aria-hidden="true">
+              <Letter side={nr} /> <span dir="auto">{format.short(report.sides[nr]?.label ?? "", 24)}</span>
+              <span class="hint">
+                {ids.length === 0
+                  ? "no windows in view"
+                  : `${format.short(files[file]?.name ?? "a file", 24)}, ${format.size(low * 4096)} to ${format.size(high * 4096)}`}
+                {unknown > 0.001 ? `; ${format.percent(unknown)} of the view without detail` : ""}
+              </span>
+            </div>
+            <Canvas
+              height={150}
+              label={`${"AB"[nr]}: ${ids.length} read-ahead windows over file offset and time`}
+              data={{ windows: nr, shown: ids.length }}
+              draw={(context, width, height) => {
+                const x = linear(own.from, own.to, 0, width);
+                const y = linear(low, high, height - 4, 4);
+                context.fillStyle = colour("lane");
+                context.fillRect(0, 0, width, height);
+                context.fillStyle = hatch(context, colour("grid"), 8);
+                for (const [from, to] of gapsOf(side.timeline))
+                  context.fillRect(x(from), 0, Math.min(width, x(to)) - x(from), height);
+                for (const w of ids) {
+                  const [first, pages] = [at(windows.first, w), at(windows.nr, w)];
+                  const left = x(at(windows.at, w));
+                  const fate = at(windows.thrashed, w) > 0 ? "removed" : at(windows.unused, w) > 0 ? "waste" : "hit";
+                  const box = [
+                    left,
+                    y(first + pages),
+                    Math.max(1.5, x(at(side.windowEnd, w)) - left),
+                    Math.max(1.5, y(first) - y(first + pages)),
+                  ] as const;
+                  context.globalAlpha = 0.75;
+                  context.fillStyle = colour(fate);
+                  context.fillRect(...box);
+                  context.globalAlpha = 1;
+                  context.strokeStyle = colour("card");
+                  if (box[2] > 6 && box[3] > 4) context.strokeRect(...box);
+                }
+                context.strokeStyle = colour("ink");
+                context.beginPath();
+                for (let i = 0; i < calls.start.length; i++) {
+                  if (at(calls.file, i) !== file || at(calls.start, i) > own.to || at(calls.end, i) < own.from)
+                    continue;
+                  context.moveTo(x(at(calls.start, i)), y(at(calls.offset, i) / 4096));
+                  context.lineTo(x(at(calls.end, i)), y((at(calls.offset, i) + at(calls.bytes, i)) / 4096));
+                }
+                context.stroke();
+              }}
+            />
+          </div>
+        );
+      })}
+    </Section>
+  );
+}
+
+/** Windows in a side's own view, of the file that has most of them, with the pages that they and its calls span. */
+export function windowsIn(side: Side, own: View): { file: number; ids: number[]; low: number; high: number } {
+  const { windows, calls } = side.timeline;
+  const byFile = new Map<number, number[]>();
+  for (let w = 0; w < windows.at.length; w++) {
+    if (at(windows.at, w) > own.to || at(side.windowEnd, w) < own.from) continue;
+    const known = byFile.get(at(windows.file, w));
+    if (known) known.push(w);
+    else byFile.set(at(windows.file, w), [w]);
+  }
+  const [file, ids] = [...byFile].reduce((best, one) => (one[1].length > best[1].length ? one : best), [-1, []] as [
+    number,
+    number[],
+  ]);
+  let [low, high] = [Number.POSITIVE_INFINITY, 1];
+  const span = (first: number, end: number) => {
+    low = Math.min(low, first);
+    high = Math.max(high, end);
+  };
+  for (const w of ids) span(at(windows.first, w), at(windows.first, w) + at(windows.nr, w));
+  for (let i = 0; i < calls.start.length; i++)
+    if (at(calls.file, i) === file && at(calls.start, i) <= own.to && at(calls.end, i) >= own.from)
+      span(at(calls.offset, i) / 4096, (at(calls.offset, i) + at(calls.bytes, i)) / 4096);
+  return { file, ids, low: Math.min(low, high - 1), high };
 }
 
 /** Many files as rows of one picture, those with most pages that were missed or never used first. */
@@ -176,7 +292,7 @@ function FileStrip({ side, nr, map }: { side: Side; nr: number; map: number }) {
         onPointerLeave={() => say("")}
       >
         <Canvas
-          height={34}
+          height={36 + 3 * RESIDENT}
           label={`${"AB"[nr]}: strip of the file: ${summary}`}
           data={{ strips: of.state.length, map: `${nr}-${map}` }}
           draw={(context, width) => {
@@ -193,6 +309,24 @@ function FileStrip({ side, nr, map }: { side: Side; nr: number; map: number }) {
                 context.fillRect(left, 0, wide, 20);
               }
             }
+            // In the page cache at the begin, in the middle, at the end.
+            of.resident.forEach((shares, moment) => {
+              const top = 36 + moment * RESIDENT;
+              context.fillStyle = colour("lane");
+              context.fillRect(0, top, width, RESIDENT - 1);
+              context.fillStyle = colour("hit");
+              for (const { from, to, state } of pieces(shares, NOBODY)) {
+                if (state === 0) continue;
+                context.globalAlpha = 0.25 + 0.75 * (state / 1000);
+                context.fillRect(
+                  x(from * of.strip_pages),
+                  top,
+                  Math.max(1, x((to - from) * of.strip_pages)),
+                  RESIDENT - 1,
+                );
+              }
+              context.globalAlpha = 1;
+            });
             const { windows } = side.timeline;
             context.fillStyle = colour("lane");
             context.fillRect(0, 22, width, 12);
@@ -210,7 +344,10 @@ function FileStrip({ side, nr, map }: { side: Side; nr: number; map: number }) {
           }}
         />
       </div>
-      <p class="hint say">{words || " "}</p>
+      <p class="hint say">
+        {words ||
+          `In the page cache: ${MOMENTS.map((moment, i) => `${format.percent(mean(at(of.resident, i)) / 1000)} ${moment}`).join(", ")} (the three lowest lines).`}
+      </p>
       <StripNumbers side={side} nr={nr} map={map} />
     </div>
   );

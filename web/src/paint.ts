@@ -1,12 +1,13 @@
 // Paints the lanes of all sides over aligned clocks. Only items in view are touched, and items on the same pixel of the
 // same row are painted once. Stalls are as wide as they are: those thinner than two pixels are painted as their share of
-// the pixel's column. Where no detail is kept, the slices of the overview are drawn instead.
+// the pixel's column. Where no detail is kept, the bins of the pyramid are drawn instead.
 
 import { rowOf, viewOf } from "./align.ts";
 import { type Colours, inkOn } from "./canvas.tsx";
 import { at } from "./data.ts";
 import * as format from "./format.ts";
 import { LANE_NAMES, type LaneName, type Side } from "./lanes.ts";
+import { gapsOf, layerFor } from "./pyramid.ts";
 import { inView, linear, lowerBound, type Scale, ticks, type View } from "./scale.ts";
 import type { Focus } from "./store.ts";
 
@@ -70,19 +71,6 @@ interface Item {
   text?: string;
 }
 
-/** Parts of a run without detail, and what comes behind it, which has no end. */
-export function gapsOf(timeline: Side["timeline"]): [number, number][] {
-  let known = 0;
-  const gaps: [number, number][] = [];
-  for (const part of timeline.detail) {
-    if (part.from_ns > known) gaps.push([known, part.from_ns]);
-    known = Math.max(known, part.to_ns);
-  }
-  if (known < timeline.elapsed_ns) gaps.push([known, timeline.elapsed_ns]);
-  gaps.push([Math.max(known, timeline.elapsed_ns), Number.POSITIVE_INFINITY]);
-  return gaps;
-}
-
 export function paintTimeline(
   context: CanvasRenderingContext2D,
   width: number,
@@ -91,6 +79,7 @@ export function paintTimeline(
   origin: readonly number[],
   focus: Focus | null,
   colour: Colours,
+  litLanes: readonly LaneName[] | null = null,
 ): number {
   const { places, heads, height } = layout(sides);
   const x = linear(view.from, view.to, 0, width);
@@ -132,20 +121,35 @@ export function paintTimeline(
       context.fillStyle = unknown;
       context.fillRect(left, top, right - left, bottom - top);
       const outside = until <= 0 || from >= side.timeline.elapsed_ns;
-      if (!outside) paintSlices(context, side, mine, left, right, to, colour);
+      if (!outside) {
+        context.fillStyle = colour("lane");
+        context.fillRect(left, top, right - left, bottom - top);
+        painted += paintBins(context, side, mine, left, right, to, colour);
+      }
       if (right - left > 200) {
         context.fillStyle = colour("muted");
         const words = outside
           ? until <= 0
             ? "the run has not begun"
             : "the run has ended"
-          : `no detail kept here: means of ${format.time(side.timeline.overview.slice_ns)}`;
+          : `no detail kept here: bins of ${format.time(layerFor(side.timeline.pyramid, to.invert(1) - to.invert(0))?.bin_ns)}`;
         context.fillText(words, left + 8, top + 10);
       }
     }
     paintStalls(context, side, mine, own, width, colour, hatched);
     for (const place of mine) {
       painted += paintLane(context, width, side, litOn(sides, nr, focus), place, own, to, colour);
+    }
+    if (litLanes) {
+      for (const place of mine) {
+        const lit = litLanes.includes(place.lane);
+        context.globalAlpha = lit ? 1 : 0.75;
+        context.fillStyle = colour("lane");
+        context.strokeStyle = colour("ink");
+        if (lit) context.strokeRect(0.5, place.top - 0.5, width - 1, place.height + 1);
+        else context.fillRect(0, place.top, width, place.height);
+        context.globalAlpha = 1;
+      }
     }
     const { stalls, elapsed_ns } = side.timeline;
     const words =
@@ -178,8 +182,12 @@ export function paintTimeline(
   return painted;
 }
 
-/** Where only the overview knows: calls begun in each slice, requests at the device, the share of stalls. */
-function paintSlices(
+/** Height of a number among the largest: of counts that are far apart, by their logarithm. */
+const tallOf = (of: number, most: number) => Math.log1p(of) / Math.log1p(Math.max(1, most));
+
+/** Where there is no detail: the bins. Levels as least and most, with the share of time as a line; pages and windows as
+ *  counts; stalls in red from below. */
+function paintBins(
   context: CanvasRenderingContext2D,
   side: Side,
   mine: readonly Place[],
@@ -187,45 +195,54 @@ function paintSlices(
   right: number,
   x: Scale,
   colour: Colours,
-) {
-  const { overview } = side.timeline;
-  const first = Math.max(0, Math.floor(x.invert(left) / overview.slice_ns));
-  const last = Math.min(overview.calls.length - 1, Math.ceil(x.invert(right) / overview.slice_ns));
-  const most = { calls: 1, device: 1 };
-  for (let i = 0; i < overview.calls.length; i++) {
-    most.calls = Math.max(most.calls, at(overview.calls, i));
-    most.device = Math.max(most.device, at(overview.depth_max, i));
-  }
+): number {
+  const perPixel = x.invert(1) - x.invert(0);
+  const layer = layerFor(side.timeline.pyramid, perPixel);
+  if (!layer) return 0;
+  const { bin_ns, columns, most } = layer;
+  const first = Math.max(0, Math.floor(x.invert(left) / bin_ns));
+  const last = Math.min(columns.starved.length - 1, Math.floor(x.invert(right) / bin_ns));
+  let painted = 0;
   for (const place of mine) {
-    if (place.lane !== "calls" && place.lane !== "device") continue;
-    const of = place.lane;
-    let until = Number.NEGATIVE_INFINITY;
-    for (let i = first; i <= last; i++) {
-      const from = Math.max(left, x(i * overview.slice_ns));
-      const to = Math.min(right, x((i + 1) * overview.slice_ns));
-      // Slices on the same pixel: the first one stands for them.
-      if (to <= until) continue;
-      until = Math.max(to, from + 1);
-      const bar = (share: number, alpha: number) => {
-        context.globalAlpha = alpha;
-        context.fillRect(
-          from,
-          place.top + place.height * (1 - share),
-          Math.max(0.8, until - from),
-          place.height * share,
-        );
-      };
-      context.fillStyle = colour(of === "calls" ? "call-mean" : "device");
-      if (of === "calls") bar(at(overview.calls, i) / most.calls, 0.55);
-      else {
-        bar(at(overview.depth_max, i) / most.device, 0.3);
-        bar(at(overview.depth_min, i) / most.device, 0.6);
-        context.fillStyle = colour("stall");
-        bar(at(overview.starved, i), 1);
+    const bar = (i: number, ink: string, share: number, alpha: number, row = 0, rows = 1) => {
+      if (!(share > 0)) return;
+      const from = Math.max(left, x(i * bin_ns));
+      const wide = Math.max(0.8, Math.min(right, x((i + 1) * bin_ns)) - from);
+      const tall = (place.height / rows) * Math.min(1, share);
+      context.globalAlpha = alpha;
+      context.fillStyle = ink;
+      context.fillRect(from, place.top + (place.height / rows) * (row + 1) - tall, wide, tall);
+      painted++;
+    };
+    if (place.lane === "pages") {
+      const names = ["pages.hit", "pages.missed", "pages.added", "pages.removed"] as const;
+      const inks = ["hit", "miss", "added", "removed"].map(colour);
+      names.forEach((name, row) => {
+        for (let i = first; i <= last; i++)
+          bar(i, at(inks, row), tallOf(at(columns[name], i), most[name]), 0.8, row, names.length);
+      });
+    } else if (place.lane === "windows") {
+      const ink = colour("window");
+      for (let i = first; i <= last; i++)
+        bar(i, ink, tallOf(at(columns["windows.pages"], i), most["windows.pages"]), 0.7);
+    } else {
+      const lane = place.lane;
+      const ink = colour(lane === "calls" ? "call-mean" : lane);
+      const highest = most[`${lane}.most`];
+      const [low, high, share] = [columns[`${lane}.least`], columns[`${lane}.most`], columns[`${lane}.share`]];
+      for (let i = first; i <= last; i++) {
+        // What is there for a part of the time is as dark as that part is long.
+        bar(i, ink, at(high, i) / highest, 0.12 + 0.4 * (at(share, i) / 1000));
+        bar(i, ink, at(low, i) / highest, 0.6);
+      }
+      if (lane === "device") {
+        const red = colour("stall");
+        for (let i = first; i <= last; i++) bar(i, red, at(columns.starved, i) / 1000, 1);
       }
     }
     context.globalAlpha = 1;
   }
+  return painted;
 }
 
 /** Stalls that reach into a view, and their time within it. */

@@ -3,9 +3,11 @@
 // the header `X-Iowhy-Token`. Its requests, always below the page's folder:
 //   GET ./api/sets                {sets: [{id, label, runs, job, at}]}: groups of runs that can be compared, newest first
 //   GET ./api/report?a=ID&b=ID    iowhy.report/1 (without b: of one side)
+//   GET ./api/slice?a=ID&b=ID&side=0&from=NS&to=NS   the timeline of a side with this part of its run in detail
 //   GET ./api/live                {run: null} or {run: {label, done, total, text}}: a run in flight; asked every second
 
 import { useEffect, useState } from "preact/hooks";
+import type { Timeline } from "./data.ts";
 import { Text } from "./parts.tsx";
 import { checked, type Unpacked } from "./unpack.ts";
 
@@ -30,6 +32,19 @@ async function ask(path: string): Promise<string> {
   const answer = await fetch(`./api/${path}`, { headers: { "X-Iowhy-Token": token }, cache: "no-store" });
   if (!answer.ok) throw new Error(`the server says ${answer.status} to ${path}`);
   return await answer.text();
+}
+
+/** A part of the run of a side of the report that is shown, in detail: its timeline with this part, ns of its run. */
+export async function slice(side: number, from: number, to: number): Promise<Timeline> {
+  const asked = new URLSearchParams(location.search);
+  const words = new URLSearchParams({
+    a: asked.get("a") ?? "",
+    side: String(side),
+    from: String(from),
+    to: String(to),
+  });
+  if (asked.get("b")) words.set("b", asked.get("b") ?? "");
+  return JSON.parse(await ask(`slice?${words}`)) as Timeline;
 }
 
 export function Served({ show }: { show: (unpacked: Unpacked) => void }) {

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { Aligned } from "./align.ts";
+import type { LaneName } from "./lanes.ts";
 import type { View } from "./scale.ts";
 
 export interface Value<T> {
@@ -58,6 +59,8 @@ export interface Shared {
   /** Where zero is on each side's clock. */
   align: Value<Aligned>;
   focus: Value<Focus | null>;
+  /** Lanes that light up, since one points at their layer. */
+  lit: Value<readonly LaneName[] | null>;
   /** Counts changes of the colour scheme, so that canvases draw again. */
   scheme: Value<number>;
 }
@@ -66,5 +69,6 @@ export const shared: Shared = {
   view: value<View>({ from: 0, to: 1 }),
   align: value<Aligned>({ by: "clock", origin: [0, 0], note: "" }),
   focus: value<Focus | null>(null),
+  lit: value<readonly LaneName[] | null>(null),
   scheme: value(0),
 };

@@ -10,7 +10,9 @@ import * as format from "./format.ts";
 import { DIRS, firstView, hit, LANE_NAMES, LANE_TITLES, type LaneName, OPS, PAGE_KINDS, type Side } from "./lanes.ts";
 import { HEAD, layout, paintOverview, paintTimeline, stallsIn } from "./paint.ts";
 import { Legend, Letter, Numbers, Section, Text } from "./parts.tsx";
+import { coverage } from "./pyramid.ts";
 import { clamped, linear, panned, union, type View, zoomed } from "./scale.ts";
+import { served } from "./serve.tsx";
 import { shared, useValue } from "./store.ts";
 
 const LEAST = 500;
@@ -168,7 +170,10 @@ export function Timeline({
       f: toDifference,
       o: toOnset,
       t: () => alignBy("typical"),
-      Escape: () => focus.set(null),
+      Escape: () => {
+        focus.set(null);
+        shared.lit.set(null);
+      },
     };
     const action = keys[event.key];
     if (!action) return;
@@ -322,6 +327,7 @@ export function Timeline({
           {now.note}
         </p>
       ) : null}
+      <Coverage sides={sides} />
       <Overview report={report} sides={sides} />
       <div class="lanes">
         <div class="lane-names" aria-hidden="true" style={{ height: `${plan.height}px` }}>
@@ -353,6 +359,7 @@ export function Timeline({
           onPointerDown={(event) => {
             if (event.button !== 0) return;
             box.current?.focus({ preventScroll: true });
+            shared.lit.set(null);
             const { px } = pointer(event);
             fingers.current.set(event.pointerId, px);
             if (fingers.current.size === 2) {
@@ -384,17 +391,19 @@ export function Timeline({
             height={plan.height}
             label="Swim lanes; the list below has the same numbers"
             hidden
-            listen={[view, focus, align]}
+            listen={[view, focus, align, shared.lit]}
             onReady={(canvas) => canvas.addEventListener("wheel", onWheel, { passive: false })}
             draw={(context, wide) => {
               const now = view.get();
-              const painted = paintTimeline(context, wide, sides, now, align.get().origin, focus.get(), colour);
+              const lit = shared.lit.get();
+              const painted = paintTimeline(context, wide, sides, now, align.get().origin, focus.get(), colour, lit);
               if (box.current) {
                 const { dataset } = box.current;
                 dataset.from = String(now.from);
                 dataset.to = String(now.to);
                 dataset.painted = String(painted);
                 dataset.align = align.get().by;
+                dataset.lit = lit?.join(" ") ?? "";
                 sides.forEach((side, nr) => {
                   dataset[`origin${nr}`] = String(origin(nr));
                   const stalled = stallsIn(side, own(nr));
@@ -437,6 +446,32 @@ function tipPlace(tip: { x: number; y: number }, width: number) {
   return tip.x > width / 2
     ? { right: `${width - tip.x + 12}px`, top: `${tip.y + 14}px` }
     : { left: `${tip.x + 12}px`, top: `${tip.y + 14}px` };
+}
+
+/** What of the view is not drawn item by item, in words. */
+function Coverage({ sides }: { sides: readonly Side[] }) {
+  const view = useValue(shared.view, 120);
+  const align = useValue(shared.align, 120);
+  const parts = sides.map(({ timeline }, nr) => ({
+    timeline,
+    ...coverage(timeline, viewOf(view, align.origin[nr] ?? 0)),
+  }));
+  const percent = (of: number) => format.percent(Math.min(1, of));
+  const words = parts.flatMap(({ timeline, unknown, outside }, nr) => [
+    ...(unknown > 0.001
+      ? [
+          `${"AB"[nr]}: ${percent(unknown)} of this view has no detail here and is drawn from bins of ${format.time(timeline.pyramid.bin_ns)} or more, as the fewest and the most at once.`,
+        ]
+      : []),
+    ...(outside > 0.1 ? [`${"AB"[nr]}: ${percent(outside)} of this view is outside of the run.`] : []),
+  ]);
+  const lacking = parts.some((of) => of.unknown > 0.001);
+  const more = served() ? "Zoom in: the server sends the detail." : "iowhy report --serve shows any moment in detail.";
+  return (
+    <p class="hint" id="coverage" role="status" data-unknown={parts.map((of) => of.unknown.toFixed(3)).join(" ")}>
+      {words.join(" ")} {lacking ? more : ""}
+    </p>
+  );
 }
 
 function Range() {

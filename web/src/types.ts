@@ -13,13 +13,32 @@ export interface Report {
       title: string;
       factor: number | null;
       lines: {
-        name: "Cause" | "Proof" | "Experiment" | "Evidence" | "Refuted" | "Assumed" | "Only difference" | "Differences" | "What to do";
+        name: "Cause" | "Proof" | "Experiment" | "Evidence" | "Refuted" | "Assumed" | "Only difference" | "Differences" | "At depth" | "What to do";
         text: string;
       }[];
     };
   };
   explanation: Explanation | null;
   comparison: Comparison | null;
+  matrix: {
+    layers: string[];
+    rows: {
+      name: string;
+      origin: "measured" | "shared" | "rest";
+      finding: number | null;
+      ns: number[];
+      half_ns: (number | null)[];
+      sum_ns: number;
+      sum_half_ns: number | null;
+    }[];
+    ns: number[];
+    half_ns: (number | null)[];
+    total_ns: number;
+    total_half_ns: number | null;
+    level: number;
+    unit: "ns_per_operation" | "ns" | "ns_per_page" | "ns_per_request";
+    note: string;
+  } | null;
   sides: {
     label: string;
     simulated: boolean;
@@ -70,6 +89,40 @@ export interface Report {
         done_bytes: number[];
         done_calls: number[];
       };
+      pyramid: {
+        bin_ns: number;
+        calls: {
+          least: number[];
+          most: number[];
+          share: number[];
+        };
+        pages: {
+          hit: number[];
+          missed: number[];
+          added: number[];
+          removed: number[];
+        };
+        windows: {
+          nr: number[];
+          pages: number[];
+        };
+        plug: {
+          least: number[];
+          most: number[];
+          share: number[];
+        };
+        queue: {
+          least: number[];
+          most: number[];
+          share: number[];
+        };
+        device: {
+          least: number[];
+          most: number[];
+          share: number[];
+        };
+        starved: number[];
+      };
       stalls: {
         count: number;
         ns: number;
@@ -108,7 +161,7 @@ export interface Report {
       detail: {
         from_ns: number;
         to_ns: number;
-        why: "start" | "first difference" | "worst" | "onset" | "typical";
+        why: "start" | "first difference" | "worst" | "onset" | "typical" | "asked";
       }[];
       first_difference: number | null;
       calls: {
@@ -173,6 +226,7 @@ export interface Report {
         strip_pages: number;
         state: number[];
         by: (string | null)[];
+        resident: number[][];
       }[];
     };
   }[];

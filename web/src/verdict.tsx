@@ -5,6 +5,7 @@ import { Latency, Progress } from "./course.tsx";
 import type { Comparison, Explanation, Finding, Made, Metric, Report } from "./data.ts";
 import * as format from "./format.ts";
 import type { Side } from "./lanes.ts";
+import { Causes } from "./matrix.tsx";
 import { cell, Letter, Prose, Section, Table, Text } from "./parts.tsx";
 
 const WORDS = {
@@ -94,9 +95,10 @@ export function Verdict({ report, sides, events }: { report: Report; sides: read
         ))}
       </dl>
       {events ? (
-        <div class="pair first-charts">
+        <div class={`first-charts ${report.matrix ? "trio" : "pair"}`}>
           <Progress report={report} />
           <Latency report={report} sides={sides} />
+          {report.matrix ? <Causes of={report.matrix} /> : null}
         </div>
       ) : null}
       {(explanation?.warnings ?? []).map((warning) => (
@@ -150,7 +152,7 @@ function Experiment({ of, explanation }: { of: Finding; explanation: Explanation
   );
 }
 
-export function Findings({ explanation, showMe }: { explanation: Explanation; showMe: () => void }) {
+export function Findings({ explanation, showMe }: { explanation: Explanation; showMe: (layer: string) => void }) {
   if (explanation.findings.length === 0) return null;
   return (
     <Section id="findings" title="What was found">
@@ -168,7 +170,7 @@ export function Findings({ explanation, showMe }: { explanation: Explanation; sh
             </span>{" "}
             {format.plain(finding.share_of_change_pct)} % of the difference,{" "}
             {isRefuted(finding) ? "refuted" : format.sure(finding.confidence)}{" "}
-            <button type="button" class="link show-me" onClick={showMe}>
+            <button type="button" class="link show-me" onClick={() => showMe(finding.layer)}>
               Show me
             </button>
           </p>

@@ -7,7 +7,7 @@
 // Prints one line for each check (with --failures for those that failed), and exits with 1 if one failed. CHROMIUM names another browser. Pictures of every page,
 // light and dark, are left in DIR of --out.
 import { execFileSync, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
@@ -63,8 +63,9 @@ async function open(browser, url, { scheme = "light", width = 1440, height = 900
   page.on("pageerror", (error) => seen.errors.push(error.message));
   await page.goto(url);
   await page.waitForSelector("html[data-ready]", { timeout: 20_000 });
+  const ready = await page.evaluate(() => performance.now());
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-  return { context, page, seen };
+  return { context, page, seen, ready };
 }
 
 /** The cells of a table by its name: exact values where the cell has one, else its text. */
@@ -154,6 +155,31 @@ async function numbers(page, report) {
           finding.evidence.map((of) => [undefined, of.a, of.b]),
         );
     }
+  }
+  const { matrix } = report;
+  if (matrix) {
+    const rows = await table(page, "matrix");
+    const cells = rows.map((row) => row.slice(1).map(Number));
+    const of = [...matrix.rows.map((row) => [...row.ns, row.sum_ns]), [...matrix.ns, matrix.total_ns]];
+    check(
+      "matrix: cells as in the data",
+      cells.every((row, layer) => row.every((ns, cause) => close(ns, of[cause][layer]))) &&
+        cells.length === matrix.layers.length + 1,
+    );
+    const least = 1e-6 * Math.max(1, Math.abs(matrix.total_ns));
+    check(
+      "matrix: causes add up to layers, and layers to the difference",
+      cells.every((row) => Math.abs(row.slice(0, -1).reduce((sum, ns) => sum + ns, 0) - row.at(-1)) <= least) ||
+        matrix.rows.length === 0,
+      JSON.stringify(cells.at(-1)),
+    );
+    for (const [layer, lane] of Object.entries({ device: "device", plug: "plug", "read-ahead": "windows" })) {
+      if (!matrix.layers.includes(layer)) continue;
+      await page.getByRole("button", { name: layer, exact: true }).first().hover();
+      await still(page);
+      check(`matrix: ${layer} lights its lane`, (await page.$eval("#lanes", (of) => of.dataset.lit)) === lane);
+    }
+    await page.mouse.move(5, 5);
   }
   if (comparison) {
     await same(
@@ -463,7 +489,15 @@ async function panned(page, y, box) {
     cancelAnimationFrame(window.ticking);
     for (const [name, plain] of window.plain_) CanvasRenderingContext2D.prototype[name] = plain;
     const frames = window.frames_.slice(1);
-    return { longest: Math.max(...frames), frames: window.frames_.length, calls: Math.max(...window.calls_), draws };
+    frames.sort((x, y) => x - y);
+    const p95 = frames[Math.floor(frames.length * 0.95)];
+    return {
+      longest: Math.max(...frames),
+      p95,
+      frames: window.frames_.length,
+      calls: Math.max(...window.calls_),
+      draws,
+    };
   }, draws);
 }
 
@@ -487,7 +521,7 @@ async function smooth(page, name) {
     check(
       `${name}: panning ${whole ? "an eighth or more of the run" : "the first view"}, one drawing a frame, at most ${most} calls`,
       of.draws > 0 && of.draws <= of.frames && of.calls <= most,
-      `${of.draws} drawings in ${of.frames} frames, at most ${of.calls} calls; longest frame ${of.longest.toFixed(0)} ms, last drawing ${ms} ms`,
+      `${of.draws} drawings in ${of.frames} frames, at most ${of.calls} calls; frames of ${of.p95.toFixed(1)} ms (p95), ${of.longest.toFixed(0)} ms at most, last drawing ${ms} ms`,
     );
   }
 }
@@ -563,6 +597,84 @@ async function firstScreen(page, name, report) {
   }
 }
 
+/** What a side's part of the first view has: its typical call, and what happens for it. */
+function inFirstView({ timeline }, { from, to }) {
+  const { requests, windows, course, calls } = timeline;
+  const rows = (column) => column.map((_, i) => i);
+  const mine = rows(requests.d).filter((i) => requests.d[i] >= 0 && requests.c[i] >= from && requests.d[i] <= to);
+  const sum = (of) => mine.reduce((sum, i) => sum + of(i), 0);
+  const took = course.typical?.took_ns ?? to - from;
+  const row = course.typical?.row ?? -1;
+  const inside = rows(calls.start).filter((i) => calls.start[i] < to && calls.end[i] > from);
+  const asked = windows.at.map((_, i) => i).filter((i) => windows.at[i] >= from && windows.at[i] <= to);
+  const busy = mine
+    .map((i) => [Math.max(from, requests.d[i]), Math.min(to, requests.c[i])])
+    .sort((x, y) => x[0] - y[0]);
+  let [device, until] = [0, Number.NEGATIVE_INFINITY];
+  for (const [start, end] of busy) {
+    device += Math.max(0, end - Math.max(start, until));
+    until = Math.max(until, end);
+  }
+  return {
+    took,
+    bytes: calls.bytes[row] ?? 0,
+    calls: inside.length,
+    // Requests at the device on average, over the part of the view in which the run goes on.
+    depth: sum((i) => Math.min(to, requests.c[i]) - Math.max(from, requests.d[i])) / Math.max(1, device),
+    requests: mine.length,
+    bytesEach: mine.length ? (512 * sum((i) => requests.sectors[i])) / mine.length : 0,
+    service: mine.length ? sum((i) => requests.c[i] - requests.d[i]) / mine.length : 0,
+    held: mine.length ? sum((i) => requests.d[i] - requests.q[i]) / mine.length : 0,
+    device: Math.min(device, took),
+    windows: asked.length,
+    pagesEach: asked.length ? asked.reduce((sum, i) => sum + windows.nr[i], 0) / asked.length : 0,
+    ofCall: requests.call.filter((call) => call === row).length,
+  };
+}
+
+/** What the first view has to show of a cause: of the slow side, of the fast one, of the shares of stalls in their
+ *  views. */
+const MECHANISMS = {
+  "plug-around-read": (slow, fast) => slow.stalled > 2 * fast.stalled && slow.stalls >= 2,
+  "shared-readahead-state": (slow, fast) => slow.ofCall > fast.ofCall || slow.pagesEach < fast.pagesEach,
+  "async-queue-per-task": (slow, fast) => slow.held > 1.5 * fast.held || slow.stalled > 2 * fast.stalled,
+  "stale-pages-under-direct-io": (slow, fast) => slow.took - slow.device > 1.5 * (fast.took - fast.device),
+  "idling-for-the-wrong-reader": (slow, fast) => slow.stalled > 1.5 * fast.stalled || slow.held > 1.5 * fast.held,
+  "slice-idling": (slow, fast) => slow.stalled > 1.5 * fast.stalled || slow.held > 1.5 * fast.held,
+  "window-too-small": (slow, fast) => slow.pagesEach < fast.pagesEach || slow.bytesEach < fast.bytesEach / 2,
+  "readahead-off": (slow, fast) => slow.windows < fast.windows || slow.bytesEach < fast.bytesEach / 2,
+  "queue-depth-one": (slow, fast) => slow.depth < 0.75 * fast.depth,
+  "changed-job": (slow, fast) =>
+    Math.abs(Math.log2(slow.depth / fast.depth)) > 0.4 ||
+    Math.abs(Math.log2((slow.bytesEach || 1) / (fast.bytesEach || 1))) > 0.4 ||
+    slow.windows > 0 !== fast.windows > 0,
+  "device-latency": (slow, fast) => slow.service > 1.2 * fast.service,
+  "device-bandwidth": (slow, fast) => slow.service > 1.2 * fast.service,
+  "read-larger-than-window": (slow, fast) => slow.ofCall > fast.ofCall,
+  "cold-cache": (slow, fast) => slow.requests > fast.requests,
+};
+
+/** The median call drawn shows the mechanism of the first finding that stands. */
+async function mechanism(page, name, report) {
+  const { explanation } = report;
+  const first = explanation?.findings.find((of) => of.counterfactual?.outcome !== "refuted");
+  if (report.sides.length < 2 || !first) return;
+  const slow = Number(explanation.b_ns >= explanation.a_ns);
+  const data = await page.$eval("#lanes", (of) => ({ ...of.dataset }));
+  const sides = [];
+  for (const nr of [0, 1]) {
+    const shown = await own(page, nr);
+    const stalled = Number(data[`stalled${nr}`]) / (shown.to - shown.from);
+    sides.push({ ...inFirstView(report.sides[nr], shown), stalled, stalls: Number(data[`stalls${nr}`]) });
+  }
+  const shows = MECHANISMS[first.rule];
+  const figures = JSON.stringify({ slow: sides[slow], fast: sides[1 - slow] }, (_, of) =>
+    typeof of === "number" ? Number(of.toPrecision(3)) : of,
+  );
+  if (!shows) return console.log(`     ${name}: nothing is asked of a view of ${first.rule}: ${figures}`);
+  check(`${name}: the first view shows ${first.rule}`, shows(sides[slow], sides[1 - slow]), figures);
+}
+
 /** The address follows the view; opening it shows the same. */
 async function linked(browser, name, url, report) {
   const { page, context } = await open(browser, url);
@@ -601,8 +713,13 @@ async function linked(browser, name, url, report) {
 /** Everything about one page; what its first view says of stalls. */
 async function one(browser, name, html, report) {
   const url = pathToFileURL(html).href;
-  const { context, page, seen } = await open(browser, url);
-  if (!onlyFailures) console.log(`     ${name}: first paint after ${(await painted(page)).toFixed(0)} ms`);
+  const { context, page, seen, ready } = await open(browser, url);
+  if (!onlyFailures) {
+    const heap = await page.evaluate(() => performance.memory?.usedJSHeapSize ?? 0);
+    console.log(
+      `     ${name}: first paint after ${(await painted(page)).toFixed(0)} ms, ready after ${ready.toFixed(0)} ms, heap ${(heap / 2 ** 20).toFixed(1)} MiB, file ${(statSync(html).size / 2 ** 20).toFixed(2)} MiB`,
+    );
+  }
   check(`${name}: the page is drawn`, (await page.locator("#verdict-title").count()) === 1);
   const stalls = await page.$eval("#lanes", (of) => ({ ...of.dataset }));
   if (!onlyFailures)
@@ -611,6 +728,7 @@ async function one(browser, name, html, report) {
     );
   await page.screenshot({ path: join(out, `${name}-first.png`) });
   await page.screenshot({ path: join(out, `${name}-light.png`), fullPage: true });
+  await mechanism(page, name, report);
   await legible(page, name);
   await firstScreen(page, name, report);
   await numbers(page, report);
@@ -655,6 +773,38 @@ async function one(browser, name, html, report) {
   return stalls;
 }
 
+/** However far the view is moved, what has no detail is drawn from bins, and the page says so. */
+async function everywhere(page, name, report) {
+  await page.focus("#lanes");
+  await page.locator('[data-align="clock"]').click();
+  await page.focus("#lanes");
+  await page.keyboard.press("Home");
+  for (let i = 0; i < 3; i++) await page.keyboard.press("-");
+  const whole = Math.max(...report.sides.map((side) => side.timeline.elapsed_ns));
+  let silent = 0;
+  let views = 0;
+  for (let i = 0; i < 60; i++) {
+    await page.waitForTimeout(170);
+    const now = await view(page);
+    const words = await page.locator("#coverage").textContent();
+    const unknown = (await page.locator("#coverage").getAttribute("data-unknown")).split(" ").map(Number);
+    for (const [nr, { timeline }] of report.sides.entries()) {
+      const inside = Math.min(now.to, timeline.elapsed_ns) - Math.max(now.from, 0);
+      const known = timeline.detail.reduce(
+        (sum, part) => sum + Math.max(0, Math.min(part.to_ns, now.to) - Math.max(part.from_ns, now.from)),
+        0,
+      );
+      const lacking = (inside - known) / (now.to - now.from);
+      views++;
+      if (lacking > 0.01 && !(words.includes(`${"AB"[nr]}: `) && Math.abs(unknown[nr] - lacking) < 0.01)) silent++;
+    }
+    if (Number(await page.locator("#lanes").getAttribute("data-painted")) === 0 && now.from < whole) silent++;
+    if (now.to >= whole * 0.999) break;
+    for (let k = 0; k < 3; k++) await page.keyboard.press("ArrowRight");
+  }
+  check(`${name}: no view without detail that is not said`, silent === 0 && views > 1, `${silent} of ${views}`);
+}
+
 /** Strings that try to be more than text. */
 async function hostility(browser, html, report, strings) {
   const { context, page } = await open(browser, pathToFileURL(html).href);
@@ -678,7 +828,7 @@ async function hostility(browser, html, report, strings) {
 }
 
 /** A server of our own, which remembers what it was asked for; a run is in flight when it is first asked. */
-async function counterfeit(report) {
+async function counterfeit(report, whole = []) {
   const seen = [];
   let polls = 0;
   const server = createServer((request, response) => {
@@ -700,6 +850,7 @@ async function counterfeit(report) {
         sets: [1, 2].map((id) => ({ id: `s${id}`, label: `set ${id}`, runs: 3, job: "<b>", at: "2026-11-22" })),
       });
     if (url.pathname === "/api/report") return json(report);
+    if (url.pathname === "/api/slice") return json(whole[Number(url.searchParams.get("side"))]);
     if (url.pathname === "/api/live")
       return json({ run: polls++ < 2 ? { label: "now", done: polls, total: 5, text: "running" } : null });
     return response.writeHead(204).end();
@@ -757,6 +908,30 @@ async function serving(browser, report) {
   await close();
 }
 
+/** A moment without detail is asked for once the view is still. */
+async function sliced(browser, report, whole) {
+  const { url, seen, close } = await counterfeit(report, whole);
+  const { page, context } = await open(browser, url.replace("?", "?a=s2&b=s1&"));
+  await page.waitForSelector("#lanes");
+  await page.locator('[data-align="clock"]').click();
+  await page.evaluate((end) => {
+    location.hash = `#t=${Math.floor(end * 0.25)},${Math.floor(end * 0.3)}&align=clock&zero=0,0`;
+  }, report.sides[1].timeline.elapsed_ns);
+  const clear = () => document.getElementById("coverage")?.dataset.unknown === "0.000 0.000";
+  await page.waitForFunction(clear, null, { timeout: 10_000 }).catch(() => {});
+  const asked = seen.filter(([path]) => path.startsWith("/api/slice?"));
+  check("slice: detail comes for both sides", await page.evaluate(clear), asked.map(([path]) => path).join(" "));
+  check(
+    "slice: asked once a side, with the token and the choice",
+    asked.length === 2 && asked.every(([path, token]) => token === "s3cret" && /a=s2/.test(path) && /b=s1/.test(path)),
+  );
+  await page.focus("#lanes");
+  await page.keyboard.press("n");
+  check("slice: its calls can be chosen", (await page.locator("#call-details[data-call]").count()) === 1);
+  await context.close();
+  await close();
+}
+
 /** The same with iowhy's own server, over a store with two sets. */
 async function served(browser, iowhy) {
   const store = mkdtempSync(join(tmpdir(), "iowhy-served-"));
@@ -809,7 +984,7 @@ try {
     await smooth(page, name);
     await context.close();
   } else {
-    const { reports, hostileStrings } = await samples();
+    const { reports, whole, hostileStrings } = await samples();
     const file = (name, json) => {
       const path = join(out, `${name}.html`);
       writeFileSync(path, json === null ? readFileSync(new URL("../dist/report.html", import.meta.url)) : packed(json));
@@ -852,7 +1027,12 @@ try {
     check("alone: no console error", single.seen.errors.length === 0, single.seen.errors.join(" | "));
     await single.page.screenshot({ path: join(out, "alone-first.png") });
     await single.context.close();
+    await one(browser, "gaps", file("gaps", JSON.stringify(reports.gaps)), reports.gaps);
+    const parted = await open(browser, pathToFileURL(join(out, "gaps.html")).href);
+    await everywhere(parted.page, "gaps", reports.gaps);
+    await parted.context.close();
     await serving(browser, reports.plugged);
+    await sliced(browser, reports.gaps, whole);
     if (iowhy) await served(browser, resolve(iowhy));
     const written = reportsFolder ? readdirSync(reportsFolder).filter((of) => of.endsWith(".html")) : [];
     for (const html of written.sort()) {

@@ -10,13 +10,15 @@ const here = dirname(fileURLToPath(import.meta.url));
 export async function samples() {
   const bundle = await build({ entryPoints: [join(here, "sample.ts")], bundle: true, write: false, format: "esm" });
   const url = `data:text/javascript;base64,${Buffer.from(bundle.outputFiles[0].text).toString("base64")}`;
-  const { sample, hostile, HOSTILE } = await import(url);
+  const { sample, hostile, gaps, HOSTILE } = await import(url);
+  const kept = gaps();
   const whole = sample();
   const alone = {
     ...whole,
     sides: whole.sides.slice(0, 1),
     explanation: null,
     comparison: null,
+    matrix: null,
     shift: [],
     differences: [],
   };
@@ -26,7 +28,14 @@ export async function samples() {
     first: { title: "Reading 40 MiB takes 0.05 s.", factor: null, lines: [] },
   };
   return {
-    reports: { plugged: sample(), alone, busy: sample({ kind: "busy", calls: 4000, seed: 3 }), hostile: hostile() },
+    whole: kept.whole,
+    reports: {
+      plugged: sample(),
+      gaps: kept.report,
+      alone,
+      busy: sample({ kind: "busy", calls: 4000, seed: 3 }),
+      hostile: hostile(),
+    },
     hostileStrings: HOSTILE,
   };
 }

@@ -18,6 +18,60 @@ export function random(seed: number): Random {
   };
 }
 
+function emptyPyramid(): Timeline["pyramid"] {
+  const level = () => ({ least: [], most: [], share: [] });
+  return {
+    bin_ns: 0,
+    calls: level(),
+    pages: { hit: [], missed: [], added: [], removed: [] },
+    windows: { nr: [], pages: [] },
+    plug: level(),
+    queue: level(),
+    device: level(),
+    starved: [],
+  };
+}
+
+/** The run in bins, counted from its rows. */
+function pyramid(of: Timeline, end: number): Timeline["pyramid"] {
+  const bins = 1024;
+  const bin_ns = Math.ceil(end / bins);
+  const zeros = () => new Array<number>(bins).fill(0);
+  const bin = (at: number) => Math.max(0, Math.min(bins - 1, Math.floor(at / bin_ns)));
+  const level = (start: number[], stop: number[]) => {
+    const out = { least: zeros(), most: zeros(), share: zeros() };
+    start.forEach((from, i) => {
+      for (let b = bin(from); b <= bin(at(stop, i)); b++) {
+        out.most[b] = at(out.most, b) + 1;
+        const part = Math.min(at(stop, i), (b + 1) * bin_ns) - Math.max(from, b * bin_ns);
+        out.share[b] = Math.min(1000, at(out.share, b) + Math.round((1000 * Math.max(0, part)) / bin_ns));
+      }
+    });
+    return out;
+  };
+  const pages = [zeros(), zeros(), zeros(), zeros()] as const;
+  of.pages.at.forEach((when, i) => {
+    const column = at(pages, at(of.pages.kind, i));
+    column[bin(when)] = at(column, bin(when)) + at(of.pages.nr, i);
+  });
+  const windows = { nr: zeros(), pages: zeros() };
+  of.windows.at.forEach((when, i) => {
+    windows.nr[bin(when)] = at(windows.nr, bin(when)) + 1;
+    windows.pages[bin(when)] = Math.max(at(windows.pages, bin(when)), at(of.windows.nr, i));
+  });
+  const [added, hit, missed, removed] = pages;
+  return {
+    bin_ns,
+    calls: level(of.calls.start, of.calls.end),
+    pages: { hit, missed, added, removed },
+    windows,
+    plug: level(of.plugs.start, of.plugs.end),
+    queue: level(of.requests.i, of.requests.d),
+    device: level(of.requests.d, of.requests.c),
+    starved: zeros(),
+  };
+}
+
 function emptyTimeline(seed: number): Timeline {
   return {
     seed,
@@ -35,6 +89,7 @@ function emptyTimeline(seed: number): Timeline {
       done_bytes: [],
       done_calls: [],
     },
+    pyramid: emptyPyramid(),
     stalls: { count: 0, ns: 0 },
     course: { calls: 0, points: { start: [], took: [] }, heat: null, typical: null, onset: null },
     detail: [],
@@ -164,6 +219,7 @@ function sequential(seed: number, calls: number, plugged: boolean): Timeline {
       by: Array.from({ length: strips }, (_, i) =>
         !plugged && i > strips * 0.8 && i < strips * 0.84 && i % 8 !== 0 ? "another job (backup)" : null,
       ),
+      resident: [0, 0.5, 1].map((part) => Array.from({ length: strips }, (_, i) => (i < strips * part ? 1000 : 0))),
     },
   ];
   return of;
@@ -241,6 +297,7 @@ function busy(seed: number, items: number): Timeline {
     strip_pages: 132,
     state: Array.from({ length: 2000 }, () => Math.floor(rand() * 5)),
     by: Array.from({ length: 2000 }, () => null),
+    resident: [0, 1, 2].map(() => Array.from({ length: 2000 }, () => Math.floor(rand() * 1001))),
   }));
   return of;
 }
@@ -295,6 +352,7 @@ function finish(of: Timeline, end: number) {
     typical: took.length > 0 ? mark(row) : null,
     onset: null,
   };
+  of.pyramid = pyramid(of, end);
   const held = of.requests.q.map((q, r) => at(of.requests.d, r) - q).filter((ns) => ns > 20_000);
   of.stalls = { count: held.length, ns: held.reduce((sum, ns) => sum + ns, 0) };
 }
@@ -557,6 +615,36 @@ export function sample({ seed = 1, a = "2.6.38", b = "2.6.39", kind = "plugged",
       warnings: [],
     },
     comparison: compared,
+    matrix: {
+      layers: layers.map(([layer]) => layer),
+      rows: [
+        {
+          name: "plug-around-read",
+          origin: "measured",
+          finding: 0,
+          ns: layers.map(([, x, y]) => (y - x) * 0.9),
+          half_ns: layers.map(([, x, y]) => Math.abs(y - x) * 0.2),
+          sum_ns: (after - before) * 0.9,
+          sum_half_ns: (after - before) * 0.1,
+        },
+        {
+          name: "the rest",
+          origin: "rest",
+          finding: null,
+          ns: layers.map(([, x, y]) => (y - x) * 0.1),
+          half_ns: layers.map(() => null),
+          sum_ns: (after - before) * 0.1,
+          sum_half_ns: null,
+        },
+      ],
+      ns: layers.map(([, x, y]) => y - x),
+      half_ns: layers.map(([, x, y]) => Math.abs(y - x) * 0.2),
+      total_ns: after - before,
+      total_half_ns: (after - before) * 0.1,
+      level: 0.95,
+      note: "",
+      unit: "ns_per_operation",
+    },
     sides,
     shift: sides[0].latency.flatMap((of) => {
       const other = sides[1].latency.find((one) => one.op === of.op);
@@ -591,6 +679,51 @@ export function sample({ seed = 1, a = "2.6.38", b = "2.6.39", kind = "plugged",
   };
 }
 
+/** A timeline with these parts in detail, and no others. */
+export function cut(of: Timeline, parts: readonly (readonly [number, number])[]): Timeline {
+  const shown = (from: number, to: number) => parts.some(([start, end]) => from < end && to >= start);
+  const rows = <T extends Record<string, number[]>>(columns: T, keep: (i: number) => boolean): T => {
+    const length = Object.values(columns)[0]?.length ?? 0;
+    const kept = Array.from({ length }, (_, i) => i).filter(keep);
+    return Object.fromEntries(Object.entries(columns).map(([name, all]) => [name, kept.map((i) => at(all, i))])) as T;
+  };
+  const calls = rows(of.calls, (i) => shown(at(of.calls.start, i), at(of.calls.end, i)));
+  // Of calls without gaps in their numbers.
+  const rowOf = (row: number) => calls.nr.indexOf(row + 1);
+  const linked = <T extends { call: number[] }>(columns: T): T => ({ ...columns, call: columns.call.map(rowOf) });
+  const mark = <T extends { row: number | null } | null>(one: T): T =>
+    one ? { ...one, row: rowOf(one.row ?? -1) } : one;
+  const { typical, onset } = of.course;
+  return {
+    ...of,
+    detail: parts.map(([from_ns, to_ns], nr) => ({ from_ns, to_ns, why: nr === 0 ? "start" : "typical" })),
+    calls,
+    pages: linked(rows(of.pages, (i) => shown(at(of.pages.at, i), at(of.pages.at, i)))),
+    windows: linked(rows(of.windows, (i) => shown(at(of.windows.at, i), at(of.windows.at, i)))),
+    plugs: linked(rows(of.plugs, (i) => shown(at(of.plugs.start, i), at(of.plugs.end, i)))),
+    requests: linked(rows(of.requests, (i) => shown(at(of.requests.q, i), at(of.requests.c, i)))),
+    course: {
+      ...of.course,
+      typical: mark(typical),
+      onset: onset ? { ...onset, at: mark(onset.at) } : null,
+    },
+  };
+}
+
+/** A report of which a tenth at the begin and a tenth in the middle are kept in detail, and its whole timelines. */
+export function gaps(): { report: Report; whole: Timeline[] } {
+  const report = sample({ seed: 9, calls: 120 });
+  const whole = report.sides.map((side) => side.timeline);
+  for (const side of report.sides) {
+    const { elapsed_ns: end } = side.timeline;
+    side.timeline = cut(side.timeline, [
+      [0, end * 0.1],
+      [Math.floor(end * 0.45), Math.floor(end * 0.55)],
+    ]);
+  }
+  return { report, whole };
+}
+
 /** Strings that a page must show as text. */
 export const HOSTILE = [
   "<script>window.hacked = 1</script>",
@@ -619,6 +752,10 @@ export function hostile(): Report {
   const finding = report.explanation?.findings[0];
   if (finding) {
     finding.rule = HOSTILE[0];
+    if (report.matrix) {
+      at(report.matrix.rows, 0).name = HOSTILE[0];
+      report.matrix.note = HOSTILE[4];
+    }
     finding.claim = HOSTILE[2];
     at(finding.evidence, 0).what = HOSTILE[4];
     Object.assign(at(finding.evidence, 1), { unit: HOSTILE[3] });

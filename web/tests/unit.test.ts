@@ -11,14 +11,16 @@ import { at, type Explanation, type Made } from "../src/data.ts";
 import * as format from "../src/format.ts";
 import { firstView, hit, LANE_NAMES, prepare, stallsOf, windowEnds } from "../src/lanes.ts";
 import * as link from "../src/link.ts";
-import { pieces } from "../src/maps.tsx";
+import { pieces, windowsIn } from "../src/maps.tsx";
+import { LANES_OF } from "../src/matrix.tsx";
 import { layout, paintStalls, paintStarved, stallsIn } from "../src/paint.ts";
 import { bandPath, linePath, stepBand, stepPath } from "../src/path.ts";
+import { coverage, gapsOf, halved, layerFor, layers } from "../src/pyramid.ts";
 import * as scale from "../src/scale.ts";
 import { unpack } from "../src/unpack.ts";
 import * as verdict from "../src/verdict.tsx";
 import { contrast, deltaE, lab } from "./colour.ts";
-import { HOSTILE, hostile, random, sample } from "./sample.ts";
+import { gaps, HOSTILE, hostile, random, sample } from "./sample.ts";
 
 const one = ((value: number) => value) as scale.Scale;
 
@@ -240,6 +242,86 @@ describe("lanes", () => {
     const lanes = layout([prepare(timeline)]).places.map((place) => place.lane);
     expect(lanes).not.toContain("plug");
     expect(lanes).toContain("device");
+  });
+});
+
+describe("the pyramid", () => {
+  const { report } = gaps();
+  const sides = report.sides.map((side) => prepare(side.timeline));
+  const { timeline } = at(sides, 1);
+  it("joins neighbours by what they are", () => {
+    const [base] = layers(timeline.pyramid);
+    if (!base) throw new Error("no layer");
+    const up = halved(base);
+    expect(up.bin_ns).toBe(2 * base.bin_ns);
+    const two = (name: keyof typeof up.columns, i: number) => [
+      at(base.columns[name], 2 * i),
+      at(base.columns[name], 2 * i + 1),
+    ];
+    for (let i = 0; i < up.columns.starved.length; i++) {
+      expect(up.columns["device.most"][i]).toBe(Math.max(...two("device.most", i)));
+      expect(up.columns["device.least"][i]).toBe(Math.min(...two("device.least", i)));
+      expect(up.columns["pages.hit"][i]).toBe(two("pages.hit", i).reduce((x, y) => x + y, 0));
+      expect(up.columns["device.share"][i]).toBeCloseTo(two("device.share", i).reduce((x, y) => x + y, 0) / 2, 3);
+    }
+    // The layer whose bins are about a pixel, and the topmost for whatever is farther away.
+    expect(layerFor(timeline.pyramid, 0)).toBe(base);
+    expect(layerFor(timeline.pyramid, base.bin_ns)?.bin_ns).toBe(2 * base.bin_ns);
+    expect(layerFor(timeline.pyramid, 1e18)).toBe(layers(timeline.pyramid).at(-1));
+  });
+  it("is what remains where there is no detail, and that is said", () => {
+    const end = timeline.elapsed_ns;
+    const twentieths = gapsOf(timeline).map((gap) => gap.map((at) => Math.min(20, Math.round((at / end) * 20))));
+    expect(twentieths).toEqual([
+      [2, 9],
+      [11, 20],
+      [20, 20],
+    ]);
+    expect(coverage(timeline, { from: 0, to: end * 0.05 })).toEqual({ unknown: 0, outside: 0 });
+    expect(coverage(timeline, { from: end * 0.05, to: end * 0.15 }).unknown).toBeCloseTo(0.5, 2);
+    expect(coverage(timeline, { from: -end, to: end }).outside).toBeCloseTo(0.5, 5);
+    expect(coverage(timeline, { from: 1.5 * end, to: 2 * end })).toEqual({ unknown: 0, outside: 1 });
+  });
+  it("has every number that is drawn", () => {
+    for (const side of sides) {
+      for (const column of Object.values(layers(side.timeline.pyramid)[0]?.columns ?? {})) {
+        expect(column.length).toBe(side.timeline.pyramid.starved.length);
+        expect(column.every(Number.isFinite)).toBe(true);
+      }
+    }
+  });
+});
+
+describe("findings", () => {
+  it("lead to a call in which their layer does something", () => {
+    const sides = sample().sides.map((side) => prepare(side.timeline));
+    for (const layer of ["plug", "read-ahead", "device", "CPU"]) {
+      const lanes = LANES_OF[layer] ?? [];
+      const row = link.example(at(sides, 1), lanes);
+      const of = at(sides, 1).ofCall(row);
+      expect(lanes.some((lane) => of[lane].length > 0)).toBe(true);
+    }
+    expect(
+      link.example(prepare({ ...at(sides, 0).timeline, course: { ...at(sides, 0).timeline.course, typical: null } }), [
+        "plug",
+      ]),
+    ).toBeGreaterThan(0);
+  });
+});
+
+describe("windows", () => {
+  it("in view are of the file that has most of them, within their pages", () => {
+    const side = prepare(at(sample().sides, 1).timeline);
+    const { windows } = side.timeline;
+    const own = { from: 0, to: side.timeline.elapsed_ns / 4 };
+    const { file, ids, low, high } = windowsIn(side, own);
+    const expected = windows.at.flatMap((when, w) => (when <= own.to && at(side.windowEnd, w) >= 0 ? [w] : []));
+    expect([file, ids]).toEqual([0, expected]);
+    for (const w of ids) {
+      expect(at(windows.first, w)).toBeGreaterThanOrEqual(low);
+      expect(at(windows.first, w) + at(windows.nr, w)).toBeLessThanOrEqual(high);
+    }
+    expect(windowsIn(side, { from: -9, to: -8 }).ids).toEqual([]);
   });
 });
 

@@ -9,6 +9,7 @@ mod fuzz;
 mod guide;
 mod map;
 mod methods;
+mod oracle;
 mod peers;
 mod plant;
 mod plant_live;
@@ -101,6 +102,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--whole] [--only NAME,..] [--page] [--binary | --fio-source | --mmtests | --phoronix PATH]",
         about: "tests, job files and tools of fio, and sysbench, on the peer and on iowhy (docs/COMPATIBILITY.md)",
         run: peers::run,
+    },
+    Command {
+        name: "oracle",
+        arguments: "KERNEL,.. [--count 1000000] [--seed 1] [--only POLICY,..]",
+        about: "policies of models against the kernels' own code, out of Debian's packages",
+        run: oracle::run,
     },
     Command {
         name: "programs",

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use iowhy_compare::text::Style;
 use iowhy_lab::plant::page::TABLE;
 use iowhy_lab::plant::{self, Case, Score};
+use iowhy_lab::report::first::First;
 use iowhy_lab::report::text::text as explain_text;
 use iowhy_stats::share::interval;
 use serde_json::json;
@@ -51,7 +52,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         let plants: Vec<&str> = case.plants.iter().map(|plant| plant.name).collect();
         println!("{}: {}", case.base, plants.join(" + "));
         case.lines.iter().for_each(|line| println!("  \"{line}\""));
-        print!("{}", explain_text(&case.explanation, None, Style { colour: false, verbose: false }));
+        print!("{}", explain_text(&case.explanation, &First::default(), None, Style { colour: false, verbose: true }));
         return Ok(());
     }
     if let Some(count) = pairs {

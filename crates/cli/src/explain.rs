@@ -4,11 +4,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use iowhy_compare::text::Style;
 use iowhy_compare::{self as compare, Settings, Verdict};
 use iowhy_lab::explain::gathered::Gathered;
 use iowhy_lab::explain::source::{self, ExplainRequest};
 use iowhy_lab::explain::{advice, modes, prove, prove_live};
-use iowhy_lab::report::{glance, text};
+use iowhy_lab::report::{first_screen, glance, text};
 use iowhy_lab::store::{self, Store, StoreError};
 use iowhy_text::diagnose::Problems;
 use iowhy_why::{self as explain, Explanation, json, openmetrics};
@@ -28,6 +29,9 @@ pub(crate) struct Arguments {
     /// Also write the findings as OpenMetrics text here, for Prometheus
     #[arg(long, value_name = "FILE")]
     openmetrics: Option<PathBuf>,
+    /// Also print figures, latencies, calls, unasked rules
+    #[arg(long, conflicts_with = "json")]
+    verbose: bool,
     /// One JSON object
     #[arg(long)]
     json: bool,
@@ -136,7 +140,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.json {
         output::print_json(&json::explain(&explanation))?;
     } else {
-        output::print(&text::text(&explanation, Some(&glance::of(&sides)), output::style()))?;
+        let style = Style { verbose: arguments.verbose, ..output::style() };
+        // Pictures are of what lies behind the first screen.
+        let pictures = arguments.verbose.then(|| glance::of(&sides));
+        output::print(&text::text(&explanation, &first_screen(&sides, &explanation), pictures.as_ref(), style))?;
     }
     Ok(exit(&explanation))
 }

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use iowhy_lab::incident::live::{self, LiveResult};
 use iowhy_lab::incident::{self, CatalogueEntry, How, IncidentError, IncidentResult, report};
-use iowhy_lab::report::with_incident;
 use iowhy_text::diagnose::Problem;
 
 use crate::explain::Sources;
@@ -102,14 +101,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     if let Some(out) = report_out {
         let sources = Sources::incident(&arguments.which, arguments.runs);
-        match report_file::of(&sources, arguments.json) {
-            Ok((made, _)) => {
-                let made = match results.first() {
-                    Some(result) => with_incident(made, result),
-                    None => made,
-                };
-                report_file::write(out, &made)?;
-            }
+        match report_file::of(&sources, arguments.json, results.first().map(report::brief)) {
+            Ok((made, ..)) => report_file::write(out, &made)?,
             Err(problems) => {
                 output::report_all(&problems);
                 return Ok(Exit::Usage);

@@ -82,7 +82,7 @@ const fn changes(
 /// Verbs as tools. A new verb is a line here.
 const TOOLS: &[Tool] = &[
     reads("doctor", &["doctor"], &["fix"], "doctor"),
-    reads("explain", &["explain"], &["prove", "openmetrics"], "explain"),
+    reads("explain", &["explain"], &["prove", "openmetrics", "verbose"], "explain"),
     reads("compare", &["compare"], &["format", "verbose"], "compare"),
     reads("check", &["check"], &["junit", "openmetrics", "github", "verbose"], "check"),
     reads("history", &["history"], &[], "history"),
@@ -91,7 +91,7 @@ const TOOLS: &[Tool] = &[
     reads("store_list", &["store", "list"], &[], "store"),
     reads("store_show", &["store", "show"], &[], "store"),
     reads("trace_stat", &["trace", "stat"], &[], "trace-stat"),
-    changes("prove", &["explain", "--prove"], &["prove"], "explain"),
+    changes("prove", &["explain", "--prove"], &["prove", "verbose"], "explain"),
     changes("run", &["run"], &[], "run"),
     changes("trace_record", &["trace", "record"], &[], "trace"),
 ];

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use iowhy_compare::{Settings, Verdict, samples};
-use iowhy_lab::report::{self, Report, text};
+use iowhy_lab::explain::gathered::Gathered;
+use iowhy_lab::report::{self, Around, Report, text};
 use iowhy_live::guard::Output;
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_why::Explanation;
+use serde_json::Value;
 
 use crate::explain::{self, Sources};
 use crate::output::{self, Exit};
@@ -51,13 +53,18 @@ pub(crate) struct Arguments {
 }
 
 /// The report of two sides, with their explanation.
-pub(crate) fn of(sources: &Sources, quiet: bool) -> Result<(Report, Explanation), Problems> {
+pub(crate) fn of(
+    sources: &Sources,
+    quiet: bool,
+    incident: Option<Value>,
+) -> Result<(Report, Explanation, [Gathered; 2]), Problems> {
     let sides = sources.gather(true, quiet)?;
     let explanation = sources.explain(&sides);
     let stored = sides.iter().rev().find(|side| side.row.is_some());
     let history = stored.map(|side| sources.open().and_then(|store| report::history(side, &store))).transpose();
     let history = history.map_err(|error| Problems { list: vec![Problem::error(error.to_string())] })?.flatten();
-    Ok((report::make(&sides, &explanation, history)?, explanation))
+    let report = report::make(&sides, &explanation, &Around { history, incident })?;
+    Ok((report, explanation, sides))
 }
 
 /// The report of files with samples, its sentence, and the exit. Two files without `against` are base and candidate,
@@ -133,8 +140,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     };
     let made = match arguments.samples.is_empty() {
         false => of_samples(&arguments.samples, &arguments.against),
-        true => of(&arguments.sources, arguments.json)
-            .map(|(report, explanation)| (report, text::difference(&explanation), explain::exit(&explanation))),
+        true => of(&arguments.sources, arguments.json, None)
+            .map(|(report, explanation, _)| (report, text::difference(&explanation), explain::exit(&explanation))),
     };
     let (report, sentence, exit) = match made {
         Ok(made) => made,

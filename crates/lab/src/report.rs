@@ -6,6 +6,7 @@
 //! survey     of one run of each side: slices, calls, map; where they begin to differ (first pass)
 //! course     latencies by call number, the call at which a side becomes slow, the call that stands for a side
 //! detail     lanes of what happened around the start, the first difference, the longest call, these (second pass)
+//! pyramid    every lane of the whole run in bins; residency: pages in the cache at three moments (the same pass)
 //! first      the first screen: what got slower, by how much, why, how sure
 //! html       the page with the object in it
 //! glance     what a terminal shows of the same
@@ -22,6 +23,8 @@ pub mod facts;
 pub mod first;
 pub mod glance;
 pub mod html;
+pub mod pyramid;
+pub mod residency;
 pub mod samples;
 pub mod survey;
 pub mod text;
@@ -33,9 +36,10 @@ use serde_json::{Value, json};
 
 use crate::explain::gathered::Gathered;
 use crate::explain::tally::{self, Ecdf, Shift, Sizes, Tally};
-use crate::incident::{self, IncidentResult};
 use crate::store::{Filter, Store, StoreError, moment};
 use course::{Course, Landmarks};
+use detail::Span;
+use first::First;
 use iowhy_compare::Verdict;
 use iowhy_compare::history::{self, Traced};
 use iowhy_stats::figure::finite;
@@ -46,11 +50,15 @@ use iowhy_text::shown;
 use iowhy_trace::join::UNKNOWN_FILE;
 use iowhy_why::delta::time_per_operation;
 use iowhy_why::digest::Digest;
-use iowhy_why::{Explanation, json as explanation_json};
+use iowhy_why::{Explanation, json as explanation_json, matrix};
+use pyramid::{Base, Both, Pyramid};
+use residency::Residency;
 use survey::Survey;
 
 /// Largest file, if that can be had.
 pub const MOST_BYTES: usize = 4 << 20;
+/// Events of a part that is asked for.
+const SLICE_EVENTS: u64 = 48_000;
 /// Events of a part to begin with.
 const EVENTS: u64 = 24_000;
 /// Fewest events that a part is cut down to.
@@ -296,6 +304,8 @@ pub struct Strips {
     pub state: Vec<u8>,
     /// The other processes, where there were any.
     pub by: Vec<Option<String>>,
+    /// Pages of each in the page cache, thousandths: at the begin of the run, in its middle, at its end.
+    pub resident: [Vec<u32>; 3],
 }
 
 /// One run.
@@ -309,6 +319,8 @@ pub struct Timeline {
     pub files: Vec<File>,
     /// All of it.
     pub overview: Overview,
+    /// The same by lanes, in finer bins.
+    pub pyramid: Pyramid,
     /// Stalls of all of it.
     pub stalls: Stalls,
     /// Its calls.
@@ -359,49 +371,113 @@ impl Report {
     }
 }
 
+/// The first screen of two sides and their explanation.
+pub fn first_screen(sides: &[Gathered; 2], explanation: &Explanation) -> First {
+    let [a, b] = [0, 1].map(|side: usize| facts::facts(&sides[side]));
+    first::of(sides, explanation, &facts::differences(&a, &b), is_alone(explanation))
+}
+
+/// One set of runs with one mode stands on both sides.
+fn is_alone(explanation: &Explanation) -> bool {
+    explanation.verdict == Verdict::Same && explanation.a == explanation.b
+}
+
 /// Makes the report of two sides that were gathered for one, and of their explanation.
 ///
 /// # Errors
 /// If a run cannot be replayed.
-pub fn make(sides: &[Gathered; 2], explanation: &Explanation, history: Option<Value>) -> Result<Report, Problems> {
-    make_within(sides, explanation, history, MOST_BYTES)
+pub fn make(sides: &[Gathered; 2], explanation: &Explanation, around: &Around) -> Result<Report, Problems> {
+    make_within(sides, explanation, around, MOST_BYTES)
+}
+
+/// What a report has besides its sides.
+#[derive(Clone, Debug, Default)]
+pub struct Around {
+    /// [`history`] of the side that is stored.
+    pub history: Option<Value>,
+    /// The incident that the sides are of, [`brief`](crate::incident::report::brief): published and simulated figures,
+    /// claims, what is not explained.
+    pub incident: Option<Value>,
+}
+
+/// The runs that a report shows, at a glance: what its lanes are cut out of.
+#[derive(Debug)]
+pub struct Shown {
+    runs: [usize; 2],
+    surveys: [Survey; 2],
+    differs: [Option<usize>; 2],
+    landmarks: [Landmarks; 2],
+}
+
+impl Shown {
+    /// Of two sides.
+    ///
+    /// # Errors
+    /// If a run cannot be replayed.
+    pub fn of(sides: &[Gathered; 2]) -> Result<Shown, Problems> {
+        let runs = chosen(sides);
+        let (surveys, differs) = surveyed(sides, runs)?;
+        let landmarks = course::landmarks(&surveys);
+        Ok(Shown { runs, surveys, differs, landmarks })
+    }
+
+    /// The lanes of a side, with one more part: from a time of the run to another, ns, cut where it has more events
+    /// than a part. What does not depend on parts is left out: `pyramid`.
+    ///
+    /// # Errors
+    /// If the run cannot be replayed.
+    pub fn slice(&self, sides: &[Gathered; 2], side: usize, from_ns: u64, to_ns: u64) -> Result<Value, Problem> {
+        let survey = &self.surveys[side];
+        let from = survey.begins().saturating_add(from_ns);
+        let to = survey.begins().saturating_add(to_ns).min(survey.time_of(survey.event_at(from) + SLICE_EVENTS));
+        let asked = Some((from, to.max(from + 1)));
+        let mut timeline = self.timeline(&sides[side], side, Detail { events: EVENTS, bins: 1, asked })?;
+        timeline.pyramid = Pyramid::default();
+        Ok(json!(timeline))
+    }
+}
+
+/// How much of a run a timeline has.
+#[derive(Copy, Clone, Debug)]
+struct Detail {
+    /// Events of a part.
+    events: u64,
+    /// Most bins of the pyramid.
+    bins: u64,
+    /// One more part, on the clock of the events.
+    asked: Option<(u64, u64)>,
 }
 
 /// The same with another limit of bytes.
 fn make_within(
     sides: &[Gathered; 2],
     explanation: &Explanation,
-    history: Option<Value>,
+    around: &Around,
     most_bytes: usize,
 ) -> Result<Report, Problems> {
-    let chosen = chosen(sides);
-    let (surveys, differs) = surveyed(sides, chosen)?;
-    let landmarks = course::landmarks(&surveys);
+    let shown = Shown::of(sides)?;
     let tallies = [0, 1].map(|side: usize| {
         let mut all = Tally::default();
         sides[side].seen.iter().for_each(|seen| all.merge(&seen.tally));
         all
     });
     let shift = tally::shifts(&tallies[0], &tallies[1]);
-    let mut events = EVENTS;
+    let mut detail = Detail { events: EVENTS, bins: pyramid::MOST_BINS, asked: None };
     loop {
-        let of_side = |side: usize| {
-            timeline(&sides[side], chosen[side], &surveys[side], (differs[side], landmarks[side]), events)
-        };
-        let timelines = of_both(&of_side)?;
+        let timelines = of_both(&|side: usize| shown.timeline(&sides[side], side, detail))?;
         let mut described = Vec::new();
         for (nr, timeline) in timelines.into_iter().enumerate() {
             described.push(describe(&sides[nr], &tallies[nr], timeline));
         }
-        // One set of runs with one mode stands on both sides.
-        if explanation.verdict == Verdict::Same && explanation.a == explanation.b {
+        if is_alone(explanation) {
             described.truncate(1);
         }
-        let report = assemble(explanation, sides, &described, &shift, history.as_ref());
-        if report.html.len() <= most_bytes || events <= LEAST_EVENTS {
+        let report = assemble(explanation, sides, &described, &shift, around);
+        if report.html.len() <= most_bytes || detail.events <= LEAST_EVENTS {
             return Ok(report);
         }
-        events /= 2;
+        detail.events /= 2;
+        detail.bins = (detail.bins / 2).max(pyramid::LEAST_BINS);
     }
 }
 
@@ -456,30 +532,34 @@ fn chosen(sides: &[Gathered; 2]) -> [usize; 2] {
     best.map_or_else(|| [nearest(&a), nearest(&b)], |(_, runs)| runs)
 }
 
-/// The lanes of one run, with its files and their map.
-fn timeline(
-    side: &Gathered,
-    run: usize,
-    survey: &Survey,
-    (differs, landmarks): (Option<usize>, Landmarks),
-    events: u64,
-) -> Result<Timeline, Problem> {
-    let mut builder = detail::Builder::new(survey, detail::parts(survey, differs, &landmarks.marks(), events));
-    replay(side, run, &mut builder)?;
-    let mut timeline = builder.finish(differs);
-    timeline.course = course::of(survey, landmarks, &timeline.calls.nr);
-    timeline.seed = side.seen.get(run).map_or(0, |seen| seen.seed);
-    timeline.files = facts::files(side, run);
-    let ids = number_files(&mut timeline, survey);
-    let others = side.side.runs.get(run).and_then(|run| run.foreign.names.first());
-    let by = others.map_or("others", |(name, _)| name);
-    let touched: Vec<(u32, u32)> = (0..).zip(ids).filter(|(_, id)| survey.pages_of(*id) > 0).collect();
-    let strips = (STRIPS / touched.len().max(1) as u64).clamp(LEAST_STRIPS, MOST_STRIPS);
-    for (nr, id) in touched {
-        let pages = timeline.files[nr as usize].bytes.div_ceil(PAGE_BYTES).max(survey.pages_of(id));
-        timeline.map.push(Strips { file: nr, ..survey.strips(id, pages, strips, by) });
+impl Shown {
+    /// The lanes of one run, with its files and their map.
+    fn timeline(&self, side: &Gathered, nr: usize, detail: Detail) -> Result<Timeline, Problem> {
+        let (run, survey) = (self.runs[nr], &self.surveys[nr]);
+        let (differs, landmarks) = (self.differs[nr], self.landmarks[nr]);
+        let mut parts = detail::parts(survey, differs, &landmarks.marks(), detail.events);
+        parts.extend(detail.asked.map(|(from, to)| Span { from, to, why: "asked" }));
+        let mut builder = detail::Builder::new(survey, detail::apart(parts));
+        let mut resident = Residency::new(survey);
+        let mut base = Base::new(survey, detail.bins);
+        replay(side, run, &mut Both(&mut builder, &mut Both(&mut base, &mut resident)))?;
+        let mut timeline = Timeline { pyramid: base.finish(), ..builder.finish(differs) };
+        timeline.course = course::of(survey, landmarks, &timeline.calls.nr);
+        timeline.seed = side.seen.get(run).map_or(0, |seen| seen.seed);
+        timeline.files = facts::files(side, run);
+        let ids = number_files(&mut timeline, survey);
+        let others = side.side.runs.get(run).and_then(|run| run.foreign.names.first());
+        let by = others.map_or("others", |(name, _)| name);
+        let touched: Vec<(u32, u32)> = (0..).zip(ids).filter(|(_, id)| survey.pages_of(*id) > 0).collect();
+        let strips = (STRIPS / touched.len().max(1) as u64).clamp(LEAST_STRIPS, MOST_STRIPS);
+        for (nr, id) in touched {
+            let pages = timeline.files[nr as usize].bytes.div_ceil(PAGE_BYTES).max(survey.pages_of(id));
+            let of = survey.strips(id, pages, strips, by);
+            let resident = resident.strips(id, of.strip_pages, of.state.len());
+            timeline.map.push(Strips { file: nr, resident, ..of });
+        }
+        Ok(timeline)
     }
-    Ok(timeline)
 }
 
 /// Gives unnamed files a number behind the others, and those of unknown size that of the touched part. Yields the
@@ -547,7 +627,7 @@ fn assemble(
     gathered: &[Gathered; 2],
     sides: &[Side],
     shift: &[Shift],
-    history: Option<&Value>,
+    around: &Around,
 ) -> Report {
     let alone = sides.len() < 2;
     let (a, b) = (shown(&explanation.a, LABEL), shown(&explanation.b, LABEL));
@@ -573,19 +653,15 @@ fn assemble(
         },
         "explanation": if alone { Value::Null } else { explained },
         "comparison": if alone { Value::Null } else { comparison },
+        "matrix": matrix::of(explanation, [&gathered[0].side, &gathered[1].side])
+            .filter(|_| !alone)
+            .map(|of| explanation_json::matrix(&of, explanation.basis)),
         "sides": sides,
         "shift": if alone { &shift[..0] } else { shift },
-        "history": history,
+        "history": around.history,
         "differences": differences,
-        "incident": Value::Null,
+        "incident": around.incident,
     });
-    Report::of(data)
-}
-
-/// The report of an incident with published and simulated figures, its claims, and what is not explained.
-pub fn with_incident(report: Report, of: &IncidentResult) -> Report {
-    let Report { mut data, .. } = report;
-    data["incident"] = incident::report::brief(of);
     Report::of(data)
 }
 

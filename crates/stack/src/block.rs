@@ -46,8 +46,9 @@ use crate::elevator::{Ctx, Elevator, Quirks};
 use crate::event::{CallId, Content, Dir, IdleEnd, MergeKind, RqId, UnplugCause, What};
 use crate::plug::{PlugOrder, Plugging};
 use crate::record::Recorder;
-use crate::request::{Bio, BioId, Bios, IoContext, Request, Requests};
-use crate::sorted::slot;
+use crate::request::{Bio, BioId, Bios, IoClass, IoContext, Request, Requests};
+use crate::sorted::{joins, slot};
+use crate::tag_map::Limit;
 use crate::units::{Hz, Nanos, PAGE_SECTORS, Sector};
 use std::collections::VecDeque;
 
@@ -134,6 +135,7 @@ const SCSI_DEPTH: u32 = 32;
 struct Extra {
     /// Hardware queue whose tag it holds.
     hw_queue: u32,
+    tag: u32,
     /// The elevator has had it.
     elevated: bool,
     /// Counted by the writeback throttle.
@@ -362,7 +364,7 @@ impl BlockQueue {
         let mut extra = Extra::default();
         if self.multi {
             extra.hw_queue = self.tags.queue_of(bio.context.task);
-            self.tags.take(extra.hw_queue);
+            extra.tag = self.tags.take(extra.hw_queue);
             if let Some(wbt) = &mut self.wbt
                 && Wbt::concerns(bio)
             {
@@ -379,7 +381,8 @@ impl BlockQueue {
     #[inline]
     fn note_freed(&mut self, id: RqId) {
         if self.multi {
-            self.tags.give(self.extra[id.0 as usize].hw_queue);
+            let Extra { hw_queue, tag, .. } = self.extra[id.0 as usize];
+            self.tags.give(hw_queue, tag);
         } else {
             let Request { dir, sync, .. } = self.requests[id];
             let class = self.pools.class(dir, sync);
@@ -560,10 +563,16 @@ impl BlockQueue {
                     self.elevator(now, rec, |e, ctx| e.merged(ctx, rq, kind));
                     self.note_merge(rq);
                     self.unite_neighbour(rq, kind, now, rec);
-                    self.after_queueing(now, rec);
+                    // blk-mq runs the queue for new requests and completions only.
+                    if !self.multi {
+                        self.after_queueing(now, rec);
+                    }
                     return Taken::Joined;
                 }
                 self.requests[rq].no_merge = true;
+                if self.last_merge == Some(rq) {
+                    self.last_merge = None;
+                }
             }
         }
         if !self.has_request(&bio, now) {
@@ -635,11 +644,13 @@ impl BlockQueue {
     /// Puts a request on a task's list, which is flushed first if it is full.
     #[inline(always)]
     fn add_to_plug(&mut self, rq: RqId, list: &mut PlugList, now: Nanos, rec: &mut Recorder<'_>) {
-        let Plugging::Task { max_requests, flush_sectors, .. } = self.plugging else {
+        let Plugging::Task { max_requests, flush_sectors, first_counts, joins_any, .. } = self.plugging else {
             unreachable!("only kernels whose tasks plug pass a list")
         };
-        let large =
-            list.last().is_some_and(|last| flush_sectors > 0 && self.requests[*last].nr_sectors >= flush_sectors);
+        // Since 5.16 sizes count only where requests grow.
+        let sizes = joins_any || self.rules.merging != Merging::Never;
+        let counts = if first_counts { list.first() } else { list.last() }.filter(|_| sizes);
+        let large = counts.is_some_and(|rq| flush_sectors > 0 && self.requests[*rq].nr_sectors >= flush_sectors);
         if (max_requests > 0 && list.len() >= max_requests as usize) || large {
             self.flush_plug(now, list, UnplugCause::Threshold, rec);
         }
@@ -649,24 +660,19 @@ impl BlockQueue {
         list.push(rq);
     }
 
-    /// A request of a plug list that the bio could join, newest first.
-    fn plug_candidate(&self, list: &PlugList, bio: &Bio) -> Option<(RqId, MergeKind)> {
+    /// A request of a plug list that the bio could join, newest first. Those that would become too large are left alone
+    /// from now on.
+    fn plug_candidate(&mut self, list: &PlugList, bio: &Bio) -> Option<(RqId, MergeKind)> {
         if bio.flush || (self.rules.merging == Merging::Never && self.plug_heeds_nomerges()) {
             return None;
         }
-        // blk-mq looks at the newest only.
-        let looked_at = if self.multi { 1 } else { list.len() };
+        let any = matches!(self.plugging, Plugging::Task { joins_any: true, .. });
+        let looked_at = if any { list.len() } else { 1 };
         list.iter().rev().take(looked_at).find_map(|&id| {
-            let rq = &self.requests[id];
-            if rq.dir != bio.dir || rq.flush || rq.no_merge || !self.size_allows(id, bio.nr_sectors) {
-                None
-            } else if rq.end() == bio.sector {
-                Some((id, MergeKind::Back))
-            } else if bio.sector.plus(u64::from(bio.nr_sectors)) == rq.sector {
-                Some((id, MergeKind::Front))
-            } else {
-                None
-            }
+            let kind = joins(&self.requests[id], bio)?;
+            let fits = self.size_allows(id, bio.nr_sectors);
+            self.requests[id].no_merge |= !fits;
+            fits.then_some((id, kind))
         })
     }
 
@@ -727,6 +733,7 @@ impl BlockQueue {
         let (a, b) = (self.requests[front], self.requests[back]);
         let fits = a.end() == b.sector
             && a.dir == b.dir
+            && a.class == b.class
             && !(a.started || b.started || a.flush || b.flush || a.no_merge || b.no_merge)
             && self.size_allows(front, b.nr_sectors);
         if !fits {
@@ -760,9 +767,9 @@ impl BlockQueue {
             {
                 return false;
             }
-            let all = self.tags.limit();
-            let limit = if self.quirks.schedules { self.elevator.depth_limit(bio, all).clamp(1, all) } else { all };
-            return self.tags.used(self.tags.queue_of(bio.context.task)) < limit;
+            let schedules = self.quirks.schedules;
+            let limit = if schedules { self.elevator.tag_limit(bio, self.tags.limit()) } else { Limit::None };
+            return self.tags.reserve(self.tags.queue_of(bio.context.task), limit);
         }
         let elevator = &self.elevator;
         self.pools.has_request(bio, now, &self.limits, self.queued_sectors, || {
@@ -804,6 +811,7 @@ impl BlockQueue {
             content: bio.content,
             sync: bio.sync,
             no_idle: bio.no_idle,
+            class: bio.class,
             prio: bio.prio,
             flush: bio.flush,
             started: false,
@@ -845,10 +853,10 @@ impl BlockQueue {
 
     /// Unites a request from a plug list with one that it continues, if there is one.
     fn unite_with_waiting(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) -> bool {
-        if !self.quirks.merges_on_insert || self.rules.merging == Merging::Never {
+        let request = self.requests[id];
+        if !self.quirks.merges_on_insert || self.rules.merging == Merging::Never || request.no_merge {
             return false;
         }
-        let request = self.requests[id];
         let as_bio = Bio { sector: request.sector, nr_sectors: request.nr_sectors, ..self.bios[request.first] };
         let found = self.elevator(now, rec, |e, ctx| e.merge(ctx, &as_bio));
         let Some((kept, MergeKind::Back)) =
@@ -1096,6 +1104,7 @@ impl BlockQueue {
             content: Content::Data,
             sync: true,
             no_idle: true,
+            class: IoClass::BestEffort,
             prio: false,
             flush: true,
             started: true,

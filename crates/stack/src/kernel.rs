@@ -244,9 +244,13 @@ const NAMES_EL5_198: &[(&str, &str)] = &[("cfq", "cfq-2.6.18-198"), ("as", "anti
 const NAMES_2_6_38: &[(&str, &str)] = &[("cfq", "cfq-2.6.38"), ("deadline", "deadline-3.2")];
 const NAMES_LEGACY: &[(&str, &str)] = &[("cfq", "cfq-3.2"), ("deadline", "deadline-3.2")];
 const NAMES_4: &[(&str, &str)] = &[("cfq", "cfq-4.4"), ("deadline", "deadline-3.2")];
+const NAMES_5: &[(&str, &str)] =
+    &[("noop", "none"), ("mq-deadline", "mq-deadline-5.10"), ("deadline", "mq-deadline-5.10"), ("kyber", "kyber-6.1")];
 const NAMES_6_1: &[(&str, &str)] =
-    &[("noop", "none"), ("mq-deadline", "mq-deadline-6.1"), ("deadline", "mq-deadline-6.1")];
-const NAMES_6_5: &[(&str, &str)] = &[("noop", "none"), ("deadline", "mq-deadline")];
+    &[("noop", "none"), ("mq-deadline", "mq-deadline-6.1"), ("deadline", "mq-deadline-6.1"), ("kyber", "kyber-6.1")];
+const NAMES_6_5: &[(&str, &str)] = &[("noop", "none"), ("deadline", "mq-deadline"), ("kyber", "kyber-6.1")];
+const NAMES_6_12: &[(&str, &str)] = &[("noop", "none"), ("deadline", "mq-deadline")];
+const NAMES_7: &[(&str, &str)] = &[("noop", "none"), ("deadline", "mq-deadline"), ("kyber", "kyber-7.2")];
 
 const COMPOSED: &str = "the composition follows the profile table of docs/studies/block-layer.md";
 
@@ -545,8 +549,9 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "linux-6.12",
-        summary: "6.12 from its level 44 on: blk-mq, folios of ext4 are single pages",
+        summary: "6.12 from its level 44 on: requests leave a plug as they came, which some of these levels do not",
         levels: &[levels(6, 12, 44, u32::MAX)],
+        plug: "task-6.13",
         ..MULTI_QUEUE_6_12
     },
     Kernel {
@@ -575,16 +580,19 @@ pub const KERNELS: &[Kernel] = &[
                 to: (6, 17),
                 differs: "read-ahead is alike as far as the mails that changed it tell; not read otherwise",
             },
-            Near { from: (6, 19), to: (7, u32::MAX), differs: "its source was not read" },
+            Near { from: (6, 19), to: (7, 1), differs: "its source was not read" },
         ],
         summary: "6.18: blk-mq, large folios",
-        options: QUEUE_6_18,
-        elevator_names: NAMES_6_5,
-        readahead: "linux-6.18",
-        fault: "linux-6.18",
-        filesystem: "ext4-6.16",
-        plug: "task-6.13",
-        ..MULTI_QUEUE
+        ..MULTI_QUEUE_6_18
+    },
+    Kernel {
+        name: "linux-7.2",
+        levels: &[series(7, 2)],
+        near: &[Near { from: (7, 3), to: (7, u32::MAX), differs: "its source was not read" }],
+        summary: "7.2: as 6.18; windows that end with the file carry no marker",
+        elevator_names: NAMES_7,
+        readahead: "linux-7.2",
+        ..MULTI_QUEUE_6_18
     },
 ];
 
@@ -698,10 +706,11 @@ const MULTI_QUEUE_5: Kernel = Kernel {
         kernels: "5.4 .. 5.15",
         file: "block/blk-mq.c",
         function: "blk_mq_make_request, blk_mq_submit_bio",
-        notes: "read-ahead is exact; queue and elevators are those of 6.1, which were not compared with 5.x",
+        notes: "read-ahead is exact; queue, kyber and BFQ are those of 6.1",
     }],
     fault: "linux-5.4",
-    plug: "task-3.9",
+    plug: "task-5.10",
+    elevator_names: NAMES_5,
     ..MULTI_QUEUE
 };
 
@@ -711,7 +720,18 @@ const MULTI_QUEUE_6_6: Kernel =
 
 /// Common parts of 6.12 and 6.14.
 const MULTI_QUEUE_6_12: Kernel =
-    Kernel { elevator_names: NAMES_6_5, readahead: "linux-6.12", fault: "linux-6.12", ..MULTI_QUEUE };
+    Kernel { elevator_names: NAMES_6_12, readahead: "linux-6.12", fault: "linux-6.12", ..MULTI_QUEUE };
+
+/// Common parts of 6.18 and 7.2.
+const MULTI_QUEUE_6_18: Kernel = Kernel {
+    options: QUEUE_6_18,
+    elevator_names: NAMES_6_12,
+    readahead: "linux-6.18",
+    fault: "linux-6.18",
+    filesystem: "ext4-6.16",
+    plug: "task-6.13",
+    ..MULTI_QUEUE
+};
 
 const LKML_2004: &str = "linux-kernel mailing list";
 

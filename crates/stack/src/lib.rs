@@ -38,6 +38,7 @@ pub mod service;
 pub mod sim;
 pub mod sorted;
 pub mod surfaces;
+pub mod tag_map;
 pub mod trace;
 pub mod units;
 pub mod workload;

@@ -25,6 +25,10 @@ pub enum Plugging {
         max_requests: u32,
         /// Size of the last request on the list, in sectors, at which it is flushed likewise; 0 for no limit.
         flush_sectors: u32,
+        /// The size that counts is that of the first request (6.13).
+        first_counts: bool,
+        /// A bio joins any request of the list (blk-mq since 5.16: the newest only).
+        joins_any: bool,
         /// The list is held for the whole read call rather than for one submission.
         whole_call: bool,
         /// `nomerges` keeps bios from joining requests of the list (since about 3.13).
@@ -56,6 +60,7 @@ pub const PLUGS: &[&Entry<Build>] = &[
     &task::ENTRY_3_1,
     &task::ENTRY_3_3,
     &task::ENTRY_3_9,
+    &task::ENTRY_5_10,
     &task::ENTRY_5_16,
     &task::ENTRY_6_13,
 ];

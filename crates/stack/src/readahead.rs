@@ -356,6 +356,7 @@ pub const READAHEADS: &[&Entry<Build>] = &[
     &folios_6_12::ENTRY,
     &folios_6_12::ENTRY_6_14,
     &folios_6_18::ENTRY,
+    &folios_6_18::ENTRY_7_2,
     &off::ENTRY,
     &stream_table::ENTRY,
 ];

@@ -25,6 +25,19 @@ pub struct IoContext {
     pub thread_group: u32,
 }
 
+/// Class of I/O priority (`ioprio_set`), the most urgent first.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum IoClass {
+    RealTime,
+    /// That of tasks that have not said anything, too.
+    #[default]
+    BestEffort,
+    Idle,
+}
+
+/// Number of classes.
+pub const NR_CLASSES: usize = 3;
+
 /// A contiguous run of sectors on its way to a device.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Bio {
@@ -42,6 +55,8 @@ pub struct Bio {
     pub no_idle: bool,
     /// Metadata that others wait for (`REQ_PRIO`).
     pub prio: bool,
+    /// Only mq-deadline looks, but no request has bios of several.
+    pub class: IoClass,
     /// Must not leave before everything queued earlier has (empties the drive's cache first).
     pub flush: bool,
     /// The submitter.
@@ -73,6 +88,7 @@ pub struct Request {
     pub no_idle: bool,
     /// Metadata that others wait for (`REQ_PRIO`).
     pub prio: bool,
+    pub class: IoClass,
     /// A flush: not sorted, not merged.
     pub flush: bool,
     /// Given to the driver: no longer merged into.

@@ -41,7 +41,7 @@ use crate::plug::Plugging;
 use crate::queue::EventQueue;
 use crate::readahead::{Advice, Limits};
 use crate::record::Recorder;
-use crate::request::{Bio, BioId, IoContext};
+use crate::request::{Bio, BioId, IoClass, IoContext};
 use crate::rng::Rng;
 use crate::units::{Hz, Nanos, PAGE_BYTES, PAGE_SECTORS, PageIndex, SECTOR_BYTES, Sector};
 use crate::workload::{Call, Generator, Next, Path, Target, WOKEN};
@@ -797,6 +797,7 @@ impl<'p, 's> World<'p, 's> {
             content,
             sync: class.sync,
             no_idle: class.no_idle,
+            class: IoClass::BestEffort,
             prio: false,
             flush,
             context: self.context(),

@@ -407,7 +407,7 @@ fn mergeable(request: &Request) -> bool {
 /// At which end `bio` could join `request`, the back tried first.
 #[inline]
 pub fn joins(request: &Request, bio: &Bio) -> Option<MergeKind> {
-    if !mergeable(request) || request.dir != bio.dir || bio.flush {
+    if !mergeable(request) || request.dir != bio.dir || request.class != bio.class || bio.flush {
         None
     } else if request.end() == bio.sector {
         Some(MergeKind::Back)

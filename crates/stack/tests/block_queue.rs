@@ -14,7 +14,7 @@ use iowhy_stack::origin::find;
 use iowhy_stack::plug::{PLUGS, PlugOrder, Plugging};
 use iowhy_stack::queue::EventQueue;
 use iowhy_stack::record::Recorder;
-use iowhy_stack::request::{Bio, BioId, IoContext};
+use iowhy_stack::request::{Bio, BioId, IoClass, IoContext};
 use iowhy_stack::rng::Rng;
 use iowhy_stack::units::{Hz, Nanos, Sector};
 
@@ -24,6 +24,8 @@ use Dir::{Read, Write};
 const UNPLUGGED: Plugging = Plugging::Task {
     max_requests: 0,
     flush_sectors: 0,
+    first_counts: false,
+    joins_any: true,
     whole_call: false,
     heeds_nomerges: true,
     order: PlugOrder::Sector,
@@ -126,6 +128,7 @@ impl Driver {
             content: Content::Data,
             sync: self.sync,
             no_idle: false,
+            class: IoClass::BestEffort,
             prio: false,
             flush,
             context: IoContext { task: self.task, thread_group: 0 },
@@ -437,6 +440,8 @@ fn a_plug_list_is_flushed_at_its_limits_before_another_request_is_added() {
     let lists = |max_requests, flush_kb: u32| Plugging::Task {
         max_requests,
         flush_sectors: flush_kb * 2,
+        first_counts: false,
+        joins_any: true,
         whole_call: false,
         heeds_nomerges: true,
         order: PlugOrder::Sector,
@@ -491,7 +496,7 @@ fn bios_join_requests_on_the_plug_list_which_nobody_else_sees() {
     assert_eq!(driver.finished.len(), 6);
 }
 
-/// Bios on a plug list against a plain list of (direction, first sector, sectors): which request each bio joins, when
+/// Bios on a plug list against a plain list of (direction, first sector, sectors, refused a bio once): which request each bio joins, when
 /// the list is full, and what the elevator gets in which order.
 #[test]
 fn plug_lists_agree_with_a_naive_list() {
@@ -500,26 +505,36 @@ fn plug_lists_agree_with_a_naive_list() {
         let mut rng = Rng::stream(seed, "plug lists");
         let order = [PlugOrder::Arrival, PlugOrder::Sector][rng.below(2) as usize];
         let (max_requests, flush_sectors) = ([0, 3, 16][rng.below(3) as usize], [0, 32][rng.below(2) as usize]);
-        let plugging = Plugging::Task { max_requests, flush_sectors, whole_call: false, heeds_nomerges: true, order };
+        let plugging = Plugging::Task {
+            max_requests,
+            flush_sectors,
+            first_counts: false,
+            joins_any: true,
+            whole_call: false,
+            heeds_nomerges: true,
+            order,
+        };
         let max_sectors = [16, 40, 256][rng.below(3) as usize];
         // An elevator that merges nothing and keeps the order, and a device that takes everything at once.
         let mut driver = Driver::new(Setup { elevator: "none", device: "nvme", plugging, max_sectors, ..SETUP });
         let mut list = PlugList::new();
-        let mut naive: Vec<(Dir, u64, u32)> = Vec::new();
+        let mut naive: Vec<(Dir, u64, u32, bool)> = Vec::new();
         let mut expected: Vec<(u64, u32)> = Vec::new();
-        let flush = |naive: &mut Vec<(Dir, u64, u32)>, expected: &mut Vec<(u64, u32)>| {
+        let flush = |naive: &mut Vec<(Dir, u64, u32, bool)>, expected: &mut Vec<(u64, u32)>| {
             if order == PlugOrder::Sector {
                 naive.sort_by_key(|request| request.1);
             }
-            expected.extend(naive.drain(..).map(|(_, sector, nr)| (sector, nr)));
+            expected.extend(naive.drain(..).map(|(_, sector, nr, _)| (sector, nr)));
         };
         for _ in 0..rng.below(60) {
             let dir = if rng.below(4) == 0 { Write } else { Read };
             let (sector, nr) = (rng.below(24) * 8, (1 + rng.below(2) as u32) * 8);
-            let place = naive.iter().rposition(|&(its, start, len)| {
-                its == dir
-                    && len + nr <= max_sectors
-                    && (start + u64::from(len) == sector || sector + u64::from(nr) == start)
+            let place = (0..naive.len()).rev().find(|&place| {
+                let (its, start, len, refused) = naive[place];
+                let touches = start + u64::from(len) == sector || sector + u64::from(nr) == start;
+                let joins = its == dir && touches && !refused;
+                naive[place].3 |= joins && len + nr > max_sectors;
+                joins && len + nr <= max_sectors
             });
             match place {
                 Some(place) => {
@@ -537,7 +552,7 @@ fn plug_lists_agree_with_a_naive_list() {
                     if full || large {
                         flush(&mut naive, &mut expected);
                     }
-                    naive.push((dir, sector, nr));
+                    naive.push((dir, sector, nr, false));
                 }
             }
             assert_eq!(driver.submit_to(&mut list, dir, sector, nr), Submitted::Queued);

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::certainty;
-use super::{Advice, Counterfactual, Evidence, Explanation, Finding, LEVEL};
+use super::matrix::{Matrix, Part, Row};
+use super::{Advice, Basis, Counterfactual, Evidence, Explanation, Finding, LEVEL};
 use iowhy_stats::figure::finite;
 
 fn evidence(evidence: &Evidence) -> Value {
@@ -57,6 +58,34 @@ fn finding(finding: &Finding, live: bool) -> Value {
         "since": rule.since,
         "counterfactual": finding.counterfactual.as_ref().map(counterfactual),
         "advice": finding.advice.as_ref().map(advice),
+    })
+}
+
+/// Causes by layers.
+pub fn matrix(of: &Matrix, basis: Basis) -> Value {
+    let ns = |parts: &[Part]| parts.iter().map(|part| finite(part.ns)).collect::<Vec<_>>();
+    let half = |parts: &[Part]| parts.iter().map(|part| part.half_ns.map(finite)).collect::<Vec<_>>();
+    let row = |row: &Row| {
+        json!({
+            "name": row.name,
+            "origin": row.origin.word(),
+            "finding": row.finding,
+            "ns": ns(&row.cells),
+            "half_ns": half(&row.cells),
+            "sum_ns": finite(row.sum.ns),
+            "sum_half_ns": row.sum.half_ns.map(finite),
+        })
+    };
+    json!({
+        "layers": of.layers,
+        "rows": of.rows.iter().map(row).collect::<Vec<_>>(),
+        "ns": ns(&of.columns),
+        "half_ns": half(&of.columns),
+        "total_ns": finite(of.total.ns),
+        "total_half_ns": of.total.half_ns.map(finite),
+        "level": LEVEL,
+        "note": of.note,
+        "unit": basis.unit(),
     })
 }
 

@@ -15,6 +15,7 @@ pub mod delta;
 pub mod digest;
 pub mod json;
 pub mod layers;
+pub mod matrix;
 pub mod openmetrics;
 pub mod outcome;
 pub mod rules;

@@ -16,6 +16,7 @@
 //! is if all of the device was switched because none of the finding's settings differs.
 
 use super::delta::{Delta, SURE_SINGLE};
+use super::matrix::Split;
 use super::{Explanation, Finding, MATERIAL_PCT, Side};
 use crate::rules::Rule;
 use iowhy_stats::welch;
@@ -92,6 +93,8 @@ pub struct Counterfactual {
     /// All of the device was switched, since none of the finding's settings differs: it shows where the cause is, and
     /// not which it is.
     pub device_only: bool,
+    /// What is gone, by layers; nothing where the switched runs have no events.
+    pub layers: Option<Split>,
     /// The result for the finding.
     pub outcome: Outcome,
 }
@@ -220,6 +223,7 @@ impl Counterfactual {
             runs: switched.len() as u32,
             figures_moved: None,
             device_only: false,
+            layers: None,
             outcome: seen.outcome(),
         }
     }

@@ -126,6 +126,7 @@ fn requests(elevator: &str, count: u64, hash: &mut Option<u64>) -> Result<f64, S
                 content: Content::Data,
                 sync: true,
                 no_idle: false,
+                class: iowhy_stack::request::IoClass::BestEffort,
                 prio: false,
                 flush: false,
                 context: IoContext { task: 0, thread_group: 0 },

@@ -4,6 +4,8 @@
 //! GET /?token=T               the page
 //! GET /api/sets               {sets: [{id, label, runs, job, at}]}, the latest first
 //! GET /api/report?a=ID&b=ID   iowhy.report/1 of two sets; without b of the modes of one
+//! GET /api/slice?a=ID&b=ID&side=0&from=NS&to=NS   `timeline` of a side of that report, with this part of the run in
+//!                             detail, as far as 48,000 events reach; without `pyramid`
 //! GET /api/live               {run: null} or {run: {label, done, total, text}}
 //! ```
 //! It listens on 127.0.0.1 only. Other users of the machine, and pages of other sites in the same browser, reach that
@@ -27,7 +29,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use iowhy_lab::report::html;
+use iowhy_lab::explain::gathered::Gathered;
+use iowhy_lab::report::{Shown, html};
 use iowhy_lab::store::{Set, Store, moment, nanoseconds};
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
@@ -60,6 +63,15 @@ struct Server {
     policy: HeaderValue,
     /// Held by who makes a report.
     turn: Arc<Mutex<()>>,
+    /// The sides of the report that was made last.
+    kept: std::sync::Mutex<Option<Kept>>,
+}
+
+/// Sides of a report, and what its lanes are cut out of, once that was asked for.
+struct Kept {
+    names: Vec<String>,
+    sides: [Gathered; 2],
+    shown: Option<Shown>,
 }
 
 /// The status and the reason of a refusal.
@@ -171,21 +183,37 @@ async fn compared(State(server): State<Arc<Server>>, RawQuery(query): RawQuery) 
     let turn = server.turn.clone().lock_owned().await;
     beside(move || {
         let _turn = turn;
-        made(&server.directory, &query.unwrap_or_default())
+        made(&server, &query.unwrap_or_default())
     })
     .await
 }
 
-/// The data of the report that a query asks for.
-fn made(directory: &Path, query: &str) -> Result<Value, Refused> {
-    let wrong = |text: &str| (StatusCode::BAD_REQUEST, text.to_owned());
-    let mut pairs = pairs(query).ok_or_else(|| wrong("the query has an escape that is none"))?;
-    let mut take = |key: &str| {
-        let at = pairs.iter().position(|pair| pair.0 == key)?;
-        Some(pairs.swap_remove(at).1).filter(|value| !value.is_empty())
-    };
-    let a = take("a").ok_or_else(|| wrong("a report is of one set of runs, a, or of two, a and b"))?;
-    let names: Vec<String> = [Some(a), take("b")].into_iter().flatten().collect();
+async fn slice(State(server): State<Arc<Server>>, RawQuery(query): RawQuery) -> Response {
+    let turn = server.turn.clone().lock_owned().await;
+    beside(move || {
+        let _turn = turn;
+        sliced(&server, &query.unwrap_or_default())
+    })
+    .await
+}
+
+fn wrong(text: &str) -> Refused {
+    (StatusCode::BAD_REQUEST, text.to_owned())
+}
+
+fn asked(query: &str) -> Result<Vec<(String, String)>, Refused> {
+    pairs(query).ok_or_else(|| wrong("the query has an escape that is none"))
+}
+
+fn take(pairs: &mut Vec<(String, String)>, key: &str) -> Option<String> {
+    let at = pairs.iter().position(|pair| pair.0 == key)?;
+    Some(pairs.swap_remove(at).1).filter(|value| !value.is_empty())
+}
+
+/// The sets of runs that a query names, which have to be there.
+fn named(directory: &Path, pairs: &mut Vec<(String, String)>) -> Result<Vec<String>, Refused> {
+    let a = take(pairs, "a").ok_or_else(|| wrong("a report is of one set of runs, a, or of two, a and b"))?;
+    let names: Vec<String> = [Some(a), take(pairs, "b")].into_iter().flatten().collect();
     let known = Store::open_existing(directory).and_then(|store| store.sets()).map_err(failed)?;
     for name in &names {
         let set = known.iter().find(|set| set.label == *name);
@@ -194,9 +222,47 @@ fn made(directory: &Path, query: &str) -> Result<Value, Refused> {
             return Err(wrong("a single run has nothing to be set against: ask for b as well"));
         }
     }
-    let (report, _) =
-        report::of(&Sources::stored(names, directory), true).map_err(|problems| failed(problems.render()))?;
+    Ok(names)
+}
+
+/// The data of the report that a query asks for.
+fn made(server: &Server, query: &str) -> Result<Value, Refused> {
+    let names = named(&server.directory, &mut asked(query)?)?;
+    let sources = Sources::stored(names.clone(), &server.directory);
+    let (report, _, sides) = report::of(&sources, true, None).map_err(|problems| failed(problems.render()))?;
+    kept(server).replace(Kept { names, sides, shown: None });
     Ok(report.data)
+}
+
+/// A part of a run of the report that was made last, in detail.
+fn sliced(server: &Server, query: &str) -> Result<Value, Refused> {
+    let mut pairs = asked(query)?;
+    let mut number = |key: &str| {
+        let value = take(&mut pairs, key).and_then(|value| value.parse::<u64>().ok());
+        value.ok_or_else(|| {
+            wrong(&format!("a slice has a number `{key}`: side, 0 or 1, and from and to, ns of its run"))
+        })
+    };
+    let (side, from, to) = (number("side")? as usize, number("from")?, number("to")?);
+    if side > 1 || from >= to {
+        return Err(wrong("a slice is of side 0 or 1, and ends after it begins"));
+    }
+    let names = named(&server.directory, &mut pairs)?;
+    let mut kept = kept(server);
+    if kept.as_ref().is_none_or(|kept| kept.names != names) {
+        let sides = Sources::stored(names.clone(), &server.directory).gather(true, true);
+        *kept = Some(Kept { names, sides: sides.map_err(|problems| failed(problems.render()))?, shown: None });
+    }
+    let Some(Kept { sides, shown, .. }) = kept.as_mut() else { return Err(failed("nothing is kept")) };
+    let shown = match shown {
+        Some(shown) => shown,
+        None => shown.insert(Shown::of(sides).map_err(|problems| failed(problems.render()))?),
+    };
+    shown.slice(sides, side, from, to).map_err(|problem| failed(problem.render()))
+}
+
+fn kept(server: &Server) -> std::sync::MutexGuard<'_, Option<Kept>> {
+    server.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Serves until a signal ends it.
@@ -233,11 +299,20 @@ async fn serve(directory: PathBuf, port: u16, json: bool) -> anyhow::Result<()> 
     } else {
         output::print(&format!("{url}\nThe runs of {}; Ctrl-C ends it.\n", directory.display()))?;
     }
-    let server = Arc::new(Server { directory, token, hosts, page, policy, turn: Arc::default() });
+    let server = Arc::new(Server {
+        directory,
+        token,
+        hosts,
+        page,
+        policy,
+        turn: Arc::default(),
+        kept: std::sync::Mutex::default(),
+    });
     let router = Router::new()
         .route("/", get(self::page))
         .route("/api/sets", get(sets))
         .route("/api/report", get(compared))
+        .route("/api/slice", get(slice))
         .route("/api/live", get(live))
         .layer(from_fn_with_state(server.clone(), guard))
         .with_state(server);

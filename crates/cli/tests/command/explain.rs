@@ -9,7 +9,7 @@ use iowhy_lab::explain::source::{ExplainRequest, Simulated, gather};
 use iowhy_lab::explain::{advice, prove};
 use iowhy_lab::incident::command::plan_of_command;
 use iowhy_lab::incident::{explained_rows, row};
-use iowhy_lab::report::{glance, text};
+use iowhy_lab::report::{first_screen, glance, text};
 use iowhy_lab::store::StoreError;
 use iowhy_text::columns;
 use iowhy_why::{self as explain, json};
@@ -113,7 +113,14 @@ fn incidents_have_their_published_cause_a_proof_and_a_fresh_text() {
         prove::prove(&mut explanation, &sides, &|| {});
         advice::advise(&mut explanation, &sides);
         check_schema("explain", &json::explain(&explanation));
-        let shown = text::text(&explanation, Some(&glance::of(&sides)), Style { colour: false, verbose: false });
+        let style = |verbose| Style { colour: false, verbose };
+        let first = first_screen(&sides, &explanation);
+        let screen = text::text(&explanation, &first, None, style(false));
+        assert!(screen.lines().count() <= text::SCREEN, "{id}: more than a screen:\n{screen}");
+        for line in ["Cause ", "Proof ", "Assumed ", "What to do "] {
+            assert!(screen.lines().any(|shown| shown.starts_with(line)), "{id}: no {line}in\n{screen}");
+        }
+        let shown = text::text(&explanation, &first, Some(&glance::of(&sides)), style(true));
         let narrow = shown.lines().all(|line| columns(line) <= 80 && line.trim_end() == line);
         assert!(narrow, "wider than 80 columns, or blanks at the end of a line:\n{shown}");
         is_fresh(&root().join(format!("crates/cli/tests/command/explained/{id}.txt")), &shown);
@@ -135,7 +142,8 @@ fn incidents_have_their_published_cause_a_proof_and_a_fresh_text() {
 fn the_command_prints_the_explanation_of_an_incident() {
     let Incident { id, runs, cause, .. } = &INCIDENTS[3];
     let line = format!("explain {id} --prove --runs {runs}");
-    let shown = utf8(&iowhy(&line).stdout);
+    let shown = utf8(&iowhy(&format!("{line} --verbose")).stdout);
+    let screen = utf8(&iowhy(&line).stdout);
     let kept = root().join(format!("crates/cli/tests/command/explained/{id}.txt"));
     assert_eq!(shown, fs::read_to_string(kept).expect("the text is there"));
     // The guide shows it with parts left out.
@@ -143,7 +151,10 @@ fn the_command_prints_the_explanation_of_an_incident() {
     let (_, rest) = page.split_once(&format!("$ iowhy explain {id} --prove\n")).expect("the page shows it");
     let (block, _) = rest.split_once("```").expect("the block ends");
     for part in block.lines().filter(|part| part.trim() != "...") {
-        assert!(shown.lines().any(|line| line == part), "tour.md shows what is not in {id}.txt: {part}");
+        assert!(
+            shown.lines().chain(screen.lines()).any(|line| line == part),
+            "tour.md shows what is not in {id}.txt: {part}"
+        );
     }
     let value = json_of(&format!("{line} --json"));
     check_schema("explain", &value);
@@ -273,7 +284,8 @@ fn traces_are_explained_without_a_store() {
     }
     // Off a terminal there are no colours, whatever the environment says; requests alone have a timeline, too.
     let mut command = Command::new(env!("CARGO_BIN_EXE_iowhy"));
-    let shown = command.args(["explain", &a, &b]).env_remove("NO_COLOR").output().expect("the command starts");
+    let shown =
+        command.args(["explain", "--verbose", &a, &b]).env_remove("NO_COLOR").output().expect("the command starts");
     let shown = utf8(&shown.stdout);
     assert!(!shown.contains('\u{1b}') && shown.lines().all(|line| columns(line) <= 80), "{shown}");
     for lane in ["   A  device    ▓", "   B  device    █", "   0: the run begins; requests: "] {

@@ -195,6 +195,26 @@ fn it_serves_the_page_the_sets_and_what_the_report_says_of_them() {
         assert!(side["label"] == name && side["facts"].to_string().contains("4.4"), "{name}: {}", side["label"]);
     }
 
+    // Any moment of a run, whether the report has it in detail or not.
+    let elapsed = served["sides"][1]["timeline"]["elapsed_ns"].as_u64().expect("a time");
+    let part = format!("/api/slice?a={a}&b={b}&side=1&from={}&to={}", elapsed / 2, elapsed / 2 + 1_000_000);
+    let slice = server.json(&part);
+    assert_eq!(server.json(&part), slice);
+    assert_eq!(server.json(&format!("/api/report?a={a}&b={b}"))["sides"][1]["timeline"]["calls"], slice["calls"]);
+    for (query, status, words) in [
+        ("a=Cargo.toml&side=2&from=0&to=1", 400, "side 0 or 1"),
+        ("a=Cargo.toml&side=0&from=1&to=1", 400, "ends after it begins"),
+        ("a=Cargo.toml&side=0&from=1", 400, "has a number `to`"),
+        ("a=Cargo.toml&side=0&from=-1&to=1", 400, "has a number `from`"),
+        ("side=0&from=0&to=1", 400, "a report is of one set"),
+        ("a=nobody&side=0&from=0&to=1", 404, "`nobody`"),
+        ("a=%zz&side=0&from=0&to=1", 400, "escape"),
+    ] {
+        let answer = server.get(&format!("/api/slice?{query}"));
+        assert_eq!(answer.status, status, "{query}: {}", answer.body);
+        assert!(answer.body.contains(words), "{query}: {}", answer.body);
+    }
+
     for (query, status, words) in [
         ("", 400, "a report is of one set"),
         ("?", 400, "a report is of one set"),
@@ -237,7 +257,7 @@ fn it_listens_here_only_and_refuses_everybody_else() {
     // Half a request, and a connection without any, keep nobody waiting.
     let _half = server.sent(&format!("GET /api/sets HTTP/1.1\r\n{host}\r\nX-Iowhy-Tok"));
     let _none = server.sent("");
-    let paths = ["/api/sets".to_owned(), "/api/live".to_owned(), "/api/report?a=a".to_owned()];
+    let paths = ["/api/sets", "/api/live", "/api/report?a=a", "/api/slice?a=a&side=0&from=0&to=9"].map(str::to_owned);
     let page = format!("/?token={}", server.token);
     let wrong = "0".repeat(server.token.len());
     for path in &paths {

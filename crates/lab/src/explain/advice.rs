@@ -170,6 +170,7 @@ mod tests {
                     runs: 2,
                     figures_moved: None,
                     device_only: false,
+                    layers: None,
                     outcome: Outcome::Partly,
                 }),
                 advice: None,

@@ -13,6 +13,7 @@ use super::gathered::Gathered;
 use super::source::simulate;
 use crate::incident::command::plan_of_command;
 use iowhy_why::delta::Delta;
+use iowhy_why::matrix;
 use iowhy_why::outcome::{Counterfactual, Outcome, Times, figures_moved, recalibrate};
 use iowhy_why::rules::{Rule, Switch};
 use iowhy_why::{Explanation, Side};
@@ -124,6 +125,8 @@ pub fn prove(explanation: &mut Explanation, sides: &[Gathered; 2], done: &(dyn F
             let times = Times { fast: &times_fast, slow: &times_slow, switched: &times_of(&side) };
             let of = Counterfactual::of((tried.setting, &slow.side.label), times, delta.a_is_slow, None);
             let moved = figures_moved(rule, [&fast.side, &slow.side, &side], of.outcome == Outcome::Confirmed);
+            let layers = matrix::measured(&side, &slow.side, &fast.side, delta.a_is_slow);
+            let of = Counterfactual { layers, ..of };
             Some(of.with_story(moved, *switch == Switch::OtherDevice && names_settings(rule)))
         }));
         stand += usize::from(!finding.is_refuted());

@@ -72,7 +72,7 @@ pub fn parts(survey: &Survey, differs: Option<usize>, marks: &[(usize, &'static 
     let differs = differs.and_then(|place| survey.calls.get(place));
     let marked = marks.iter().filter_map(|(place, why)| Some((survey.calls.get(*place)?.start, *why)));
     let marked: Vec<Span> = marked.filter_map(|(start, why)| around(start, why)).collect();
-    let mut all: Vec<Span> = [
+    let all: Vec<Span> = [
         part(begin, survey.time_of(first + events), "start"),
         differs.and_then(|call| around(call.start, "first difference")),
         worst.filter(|call| call.took() > 0).and_then(|call| around(call.start, "worst")),
@@ -81,8 +81,12 @@ pub fn parts(survey: &Survey, differs: Option<usize>, marks: &[(usize, &'static 
     .flatten()
     .chain(marked)
     .collect();
+    apart(all)
+}
+
+/// Parts in order; what two would show is shown by the earlier one.
+pub fn apart(mut all: Vec<Span>) -> Vec<Span> {
     all.sort_by_key(|part| part.from);
-    // What two would show is shown by the earlier one.
     let mut upto = 0;
     all.retain_mut(|part| {
         part.from = part.from.max(upto);

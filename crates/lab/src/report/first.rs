@@ -11,6 +11,7 @@ use super::{Difference, facts};
 use crate::explain::gathered::Gathered;
 use iowhy_compare::{Comparison, Verdict};
 use iowhy_text::{count, shown};
+use iowhy_why::digest::Spread;
 use iowhy_why::{Basis, Explanation, Finding, Outcome, Unit, certainty};
 
 /// Longest difference or assumption, and about the longest line of several.
@@ -19,6 +20,8 @@ const VALUE: usize = 160;
 const ORIGINS: &[&str] = &["where", "machine_hash", "made by", "job"];
 /// Differences and assumptions in a line.
 const LISTED: usize = 3;
+/// Calls in progress at once from which on the time of an operation is not the latency of a call.
+const DEEP: f64 = 1.5;
 /// Sides differ by less in the same work.
 const SAME_WORK: f64 = 0.01;
 
@@ -49,6 +52,8 @@ struct Work {
     /// Read and written.
     bytes: [f64; 2],
     syncs: f64,
+    /// Mean latency of a call.
+    latency_ns: f64,
 }
 
 impl Work {
@@ -60,12 +65,31 @@ impl Work {
             operations: mean(&|run| run.operations() as f64),
             bytes: [0, 1].map(|dir: usize| mean(&|run| run.workload.bytes[dir] as f64)),
             syncs: mean(&|run| run.workload.calls[2] as f64),
+            latency_ns: mean(&|run| {
+                let of = |part: &dyn Fn(&Spread) -> f64| run.latency.iter().map(part).sum::<f64>();
+                of(&Spread::sum) / of(&|spread| spread.count() as f64).max(1.0)
+            }),
         }
     }
 
     fn rate(&self) -> f64 {
         if self.elapsed_ns > 0.0 { self.operations / (self.elapsed_ns / 1e9) } else { 0.0 }
     }
+}
+
+/// The two times of calls of which several are in progress at once; nothing where one follows the other.
+fn at_depth(work: &[Work]) -> Option<Line> {
+    let elapsed = |of: &Work| of.elapsed_ns / of.operations.max(1.0);
+    let depth = |of: &Work| if elapsed(of) > 0.0 { of.latency_ns / elapsed(of) } else { 0.0 };
+    if work.iter().all(|of| depth(of) < DEEP) {
+        return None;
+    }
+    let one = |(letter, of): (&str, &Work)| {
+        let [elapsed, latency] = [elapsed(of), of.latency_ns].map(|ns| figure(ns, Unit::Ns));
+        format!("{letter} {elapsed} elapsed per operation, {latency} latency of a call ({:.0} in flight)", depth(of))
+    };
+    let all: Vec<String> = ["A", "B"].into_iter().zip(work).map(one).collect();
+    Some(line("At depth", all.join("; ")))
 }
 
 fn alike(a: f64, b: f64) -> bool {
@@ -247,7 +271,8 @@ pub fn of(sides: &[Gathered; 2], explanation: &Explanation, differences: &[Diffe
         let time = figure(work[0].elapsed_ns, Unit::Ns);
         let rate = count(work[0].rate().round() as u64, "call", "calls");
         let title = format!("{} takes {time}: {rate} a second.", subject(sides, &work));
-        return First { title, factor: None, lines: vec![line("Assumed", listed(&assumed(sides)))] };
+        let lines = at_depth(&work[..1]).into_iter().chain([line("Assumed", listed(&assumed(sides)))]).collect();
+        return First { title, factor: None, lines };
     }
     let first = explanation.findings.iter().find(|finding| !finding.is_refuted());
     let mut lines = vec![line("Cause", cause(explanation, first))];
@@ -272,6 +297,7 @@ pub fn of(sides: &[Gathered; 2], explanation: &Explanation, differences: &[Diffe
     lines.push(line("Assumed", stands_on));
     let differing = differing(explanation, differences);
     lines.push(of_differing(&differing));
+    lines.extend(at_depth(&work));
     if let Some(first) = first {
         let set = first.advice.as_ref().map(|advice| format!(" Set {}.", advice.set)).unwrap_or_default();
         lines.push(line("What to do", format!("{}{set}", first.rule.change)));
@@ -339,6 +365,25 @@ mod tests {
         let job = "run /tmp/x/db.fio --on sim:linux-4.4";
         let first = of_two(side("a", job, 8_000, 4096, 2.0), side("b", job, 2_000, 4096, 2.0), &[]);
         assert_eq!(first.title, "Reading with fio makes 4.0× fewer calls a second: 1,000 calls, not 4,000 calls.");
+    }
+
+    #[test]
+    fn at_depth_there_are_two_times() {
+        let job = "run fio --on sim:linux-4.4";
+        let deep = |seconds| {
+            let mut side = side("a", job, 1_000, 4096, seconds);
+            for run in &mut side.side.runs {
+                run.latency[0] = Spread::default();
+                (0..1_000).for_each(|_| run.latency[0].add(106_000));
+            }
+            side
+        };
+        let first = of_two(side("a", job, 1_000, 4096, 0.106), deep(0.0037), &[]);
+        let expected = "A 106 µs elapsed per operation, 106 µs latency of a call (1 in flight); B 3.70 µs elapsed per \
+                        operation, 106 µs latency of a call (29 in flight)";
+        assert_eq!(text(&first, "At depth"), expected);
+        let first = of_two(side("a", job, 1_000, 4096, 1.0), side("b", job, 1_000, 4096, 2.0), &[]);
+        assert_eq!(text(&first, "At depth"), "");
     }
 
     #[test]

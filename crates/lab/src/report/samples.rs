@@ -47,6 +47,7 @@ pub fn make(sides: &[(&Group, Vec<Pictured>)], comparison: Option<&Comparison>) 
         "headline": headline,
         "explanation": Value::Null,
         "comparison": comparison.map(comparison_json::compare),
+        "matrix": Value::Null,
         "sides": described,
         "shift": [],
         "history": Value::Null,

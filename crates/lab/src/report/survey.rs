@@ -83,7 +83,7 @@ const CHUNK: u64 = 4096;
 
 /// A byte for each page that was ever spoken of.
 #[derive(Debug, Default)]
-struct Pages {
+pub(super) struct Pages {
     chunks: HashMap<(u32, u64), usize>,
     bytes: Vec<Box<[u8; CHUNK as usize]>>,
     last: Option<((u32, u64), usize)>,
@@ -92,7 +92,7 @@ struct Pages {
 }
 
 impl Pages {
-    fn each(&mut self, file: u32, first: u64, nr: u64, change: impl Fn(&mut u8)) {
+    pub(super) fn each(&mut self, file: u32, first: u64, nr: u64, change: impl Fn(&mut u8)) {
         let end = first.saturating_add(nr);
         if end > first {
             let known = self.ends.entry(file).or_default();
@@ -131,6 +131,24 @@ impl Pages {
             }
             at = upto;
         }
+    }
+
+    /// Every page that was spoken of, and those around it.
+    pub(super) fn all(&mut self, change: impl Fn(&mut u8)) {
+        self.bytes.iter_mut().for_each(|bytes| bytes.iter_mut().for_each(&change));
+    }
+
+    /// A sum over the pages of each strip of a file.
+    pub(super) fn sums(&self, file: u32, strip_pages: u64, strips: usize, of: impl Fn(u8) -> u64) -> Vec<u64> {
+        let mut sums = vec![0; strips];
+        for ((_, chunk), bytes) in self.chunks.iter().filter(|((of, _), _)| *of == file) {
+            for (page, byte) in (chunk * CHUNK..).zip(self.bytes[*bytes].iter()) {
+                if let Some(sum) = sums.get_mut((page / strip_pages) as usize) {
+                    *sum += of(*byte);
+                }
+            }
+        }
+        sums
     }
 
     /// How many pages of each state but the first are in each strip of a file, and whether others brought one.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use iowhy_stack::event::{CallId, Dir, Event, FileId, Op, What};
 use iowhy_stack::layers::LayerObserver;
+use iowhy_stack::lifecycle::Lifecycle;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::sim;
 use iowhy_stack::trace::{Extent, Record, Rwbs, Seen, Trace};
@@ -11,6 +12,7 @@ use iowhy_stack::units::{Nanos, PAGE_BYTES, Sector};
 use iowhy_trace::join::{Who, join};
 
 use super::detail::{Builder, Span, parts};
+use super::pyramid::MOST_BINS;
 use super::survey::{NEVER, SLICES, Survey, first_difference};
 use super::*;
 use crate::explain::source::{ExplainRequest, gather};
@@ -437,7 +439,7 @@ fn pages_that_were_read_ahead_and_asked_for_are_used() {
 fn one_set_of_runs_is_one_side() {
     let sides = sides("sim:linux-4.4", "sim:linux-4.4", "dd if=/dev/sda bs=64k count=40", 3);
     let explanation = explain::explain(&sides[0].side, &sides[1].side, None);
-    let data = make(&sides, &explanation, None).expect("a report").data;
+    let data = make(&sides, &explanation, &Around::default()).expect("a report").data;
     assert_eq!(data["sides"].as_array().map(Vec::len), Some(1));
     assert_eq!((&data["headline"]["verdict"], &data["explanation"]), (&json!("none"), &Value::Null));
     assert_eq!(
@@ -580,17 +582,150 @@ fn sides(a: &str, b: &str, job: &str, runs: u32) -> [Gathered; 2] {
 fn a_report_is_the_same_every_time_and_as_small_as_asked() {
     let sides = sides("sim:linux-2.6.38", "sim:linux-2.6.39", "dd if=/dev/sda bs=1M count=60", 2);
     let explanation = explain::explain(&sides[0].side, &sides[1].side, None);
-    let report = make(&sides, &explanation, None).expect("a report");
+    let report = make(&sides, &explanation, &Around::default()).expect("a report");
     assert_eq!(html::unpack(&report.html).as_ref(), Some(&report.data));
-    let again = make(&sides, &explanation, None).expect("a report");
+    let again = make(&sides, &explanation, &Around::default()).expect("a report");
     assert!(again.html == report.html, "other bytes from the same input");
     let seeds = report.data["sides"].as_array().expect("sides").iter().map(|side| &side["timeline"]["seed"]);
     assert_eq!(seeds.clone().next(), seeds.clone().next_back(), "both sides show the same seed");
+    // What an incident adds counts as well, and is packed with the rest.
+    let mut rng = Rng::stream(9, "words");
+    let words: String = (0..20_000).map(|_| char::from(b'a' + rng.below(26) as u8)).collect();
+    let around = Around { history: None, incident: Some(json!({ "unexplained": words })) };
     let most = html::empty().len() + (report.html.len() - html::empty().len()) * 2 / 3;
-    let smaller = make_within(&sides, &explanation, None, most).expect("a report");
+    let smaller = make_within(&sides, &explanation, &around, most).expect("a report");
     assert!(smaller.html.len() <= most, "{} bytes are not {most}", smaller.html.len());
     let rows = |report: &Report| report.data["sides"][0]["timeline"]["requests"]["q"].as_array().map(Vec::len);
     assert!(rows(&smaller) < rows(&report) && rows(&smaller) > Some(0));
+}
+
+/// The base of the pyramid against a recount of the events.
+#[test]
+fn a_pyramid_has_all_of_the_run() {
+    let mut rng = Rng::stream(5, "pyramid");
+    for _ in 0..24 {
+        let job = drawn(&mut rng);
+        let events = events_of(&job);
+        let survey = surveyed(&events);
+        let mut base = Base::new(&survey, MOST_BINS);
+        events.iter().for_each(|event| base.event(event));
+        let of = base.finish();
+        let bins = of.starved.len();
+        for level in [&of.calls, &of.plug, &of.queue, &of.device] {
+            assert_eq!([level.least.len(), level.most.len(), level.share.len()], [bins; 3], "{job}");
+            assert!(level.least.iter().zip(&level.most).all(|(least, most)| least <= most), "{job}");
+        }
+        let run = survey.begins()..survey.ends() + 1;
+        let inside = || events.iter().zip(depths(&events)).filter(|(event, _)| run.contains(&event.at.0));
+        let sum = |of: &dyn Fn(&What) -> u32| inside().map(|(event, _)| of(&event.what)).sum::<u32>();
+        let added = sum(&|what| if let What::PageAdd { nr_pages, .. } = what { *nr_pages } else { 0 });
+        let windows = sum(&|what| u32::from(matches!(what, What::RaWindow { .. })));
+        assert_eq!([of.pages.added.iter().sum::<u32>(), of.windows.nr.iter().sum()], [added, windows], "{job}");
+        let deepest = inside().map(|(_, depth)| depth).max();
+        assert_eq!(of.device.most.iter().max().copied(), deepest, "{job}");
+        // Every depth is within its bin.
+        for (event, depth) in inside() {
+            let bin = ((event.at.0 - run.start) / of.bin_ns) as usize;
+            assert!(depth <= of.device.most[bin], "{job}: {depth} at {}", event.at.0);
+        }
+        // Shares are rounded up to thousandths of a bin.
+        let stalled: u64 = of.starved.iter().map(|share| u64::from(*share) * of.bin_ns).sum::<u64>() / 1000;
+        let mut life = Lifecycle::<()>::default();
+        let (mut known, mut last) = (0, run.start);
+        for event in &events {
+            let at = event.at.0.clamp(run.start, run.end);
+            known += if life.queued > 0 && life.depth == 0 { at - last } else { 0 };
+            last = at;
+            life.event(event);
+        }
+        assert!(
+            (known..=known + bins as u64 * (of.bin_ns / 1000 + 1)).contains(&stalled),
+            "{job}: {stalled} for {known}"
+        );
+    }
+}
+
+/// Residency against a set of pages.
+#[test]
+fn pages_in_the_cache_are_those_that_were_added_or_found() {
+    let mut rng = Rng::stream(6, "residency");
+    for _ in 0..24 {
+        let job = drawn(&mut rng);
+        let events = events_of(&job);
+        let survey = surveyed(&events);
+        let mut residency = Residency::new(&survey);
+        events.iter().for_each(|event| residency.event(event));
+        let middle = u64::midpoint(survey.begins(), survey.ends());
+        // Backwards: what is found or removed without an addition before has been there.
+        let mut now: BTreeSet<(u32, u64)> = BTreeSet::new();
+        let mut known: BTreeSet<(u32, u64)> = BTreeSet::new();
+        let (mut begin, mut half) = (BTreeSet::new(), None);
+        for event in &events {
+            if half.is_none() && event.at.0 > middle {
+                half = Some(now.clone());
+            }
+            let (file, first, nr, kind) = match event.what {
+                What::PageAdd { file, page, nr_pages } => (file.0, page.0, nr_pages, 0),
+                What::PageRemove { file, page, nr_pages, .. } => (file.0, page.0, nr_pages, 1),
+                What::Hit { file, page, nr_pages } => (file.0, page.0, nr_pages, 2),
+                What::Miss { file, page } => (file.0, page.0, 1, 3),
+                _ => continue,
+            };
+            for page in (first..first + u64::from(nr)).map(|page| (file, page)) {
+                let old = known.insert(page) && (kind == 1 || kind == 2);
+                if old {
+                    begin.insert(page);
+                    now.insert(page);
+                    half.iter_mut().for_each(|half| {
+                        half.insert(page);
+                    });
+                }
+                match kind {
+                    0 => drop(now.insert(page)),
+                    1 => drop(now.remove(&page)),
+                    _ => {}
+                }
+            }
+        }
+        let half = half.unwrap_or_else(|| now.clone());
+        let files: BTreeSet<u32> = known.iter().map(|(file, _)| *file).collect();
+        for file in files {
+            let pages = survey.pages_of(file) as usize;
+            let found = residency.strips(file, 1, pages);
+            for (found, expected) in found.iter().zip([&begin, &half, &now]) {
+                let expected: Vec<u32> =
+                    (0..pages as u64).map(|page| 1000 * u32::from(expected.contains(&(file, page)))).collect();
+                assert_eq!(*found, expected, "{job}: file {file}");
+            }
+        }
+    }
+}
+
+/// A part that nothing is kept of is had when it is asked for, and the others stay.
+#[test]
+fn any_moment_can_be_had() {
+    let sides = sides("sim:linux-2.6.38", "sim:linux-2.6.39", "dd if=/dev/sda bs=1M count=2500", 1);
+    let shown = Shown::of(&sides).expect("a run");
+    let part = |value: &Value| (value["from_ns"].as_u64().expect("a time"), value["to_ns"].as_u64().expect("a time"));
+    for side in 0..2 {
+        let kept =
+            json!(shown.timeline(&sides[side], side, Detail { events: EVENTS, bins: 1, asked: None }).expect("it"));
+        let parts: Vec<(u64, u64)> = kept["detail"].as_array().expect("parts").iter().map(part).collect();
+        let (from, to) =
+            parts.windows(2).map(|two| (two[0].1, two[1].0)).max_by_key(|(from, to)| to - from).expect("a gap");
+        let middle = u64::midpoint(from, to);
+        let asked = shown.slice(&sides, side, middle, middle + 20_000_000).expect("a slice");
+        let all = asked["detail"].as_array().expect("parts");
+        assert!(all.iter().map(part).any(|(from, to)| from <= middle && middle + 20_000_000 <= to), "{all:?}");
+        let begun = |value: &Value| {
+            let starts = value["calls"]["start"].as_array().expect("calls").iter().filter_map(Value::as_u64);
+            starts.filter(|at| (middle..middle + 20_000_000).contains(at)).count()
+        };
+        let whole = shown.surveys[side].calls.iter().map(|call| call.start - shown.surveys[side].begins());
+        let whole = whole.filter(|at| (middle..middle + 20_000_000).contains(at)).count();
+        assert_eq!((begun(&kept), begun(&asked)), (0, whole));
+        assert!(whole > 0);
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use iowhy_stack::event::RaKind;
 
+use super::first::First;
 use super::glance::{self, CallShape, Column, Glance, Lanes, Latency, Moment};
 use iowhy_compare::Verdict;
 use iowhy_compare::text::Style;
@@ -12,7 +13,7 @@ use iowhy_text::picture;
 use iowhy_text::{count, wrap};
 use iowhy_text::{quantity, shown};
 use iowhy_why::certainty;
-use iowhy_why::{Advice, Basis, Counterfactual, Evidence, Explanation, Finding, Outcome, Unit, layers};
+use iowhy_why::{Advice, Basis, Counterfactual, Evidence, Explanation, Finding, LayerDelta, Outcome, Unit, layers};
 
 /// Longest label within a sentence.
 const LABEL: usize = 40;
@@ -81,10 +82,110 @@ pub fn difference(explanation: &Explanation) -> String {
     }
 }
 
-/// The explanation as text, with pictures if there are any.
-pub fn text(explanation: &Explanation, pictures: Option<&Glance>, style: Style) -> String {
+/// Most lines of the first screen.
+pub const SCREEN: usize = 24;
+/// Columns of the names of its lines, with the blanks behind.
+const NAMES: usize = 17;
+/// Fewest layers on it.
+const LEAST_LAYERS: usize = 3;
+
+/// The first screen, and with `style.verbose` everything behind it, with pictures if there are any.
+pub fn text(explanation: &Explanation, first: &First, pictures: Option<&Glance>, style: Style) -> String {
+    let width = iowhy_text::width();
+    let mut text = screen(explanation, first, width, style);
+    if style.verbose {
+        text.push_str(&behind(explanation, pictures, style));
+    } else {
+        let footer = "--verbose adds findings, latencies, calls, rules that were not asked.";
+        let _ = writeln!(text, "\n{}", wrap(footer, width).swap_remove(0));
+    }
+    text
+}
+
+/// The sentence, a line each for cause, proof, assumptions, differences and what to do, and the layers of both sides;
+/// [`SCREEN`] lines at most, with the footer.
+fn screen(explanation: &Explanation, first: &First, width: usize, style: Style) -> String {
+    let settled = matches!(explanation.verdict, Verdict::Regression | Verdict::Improvement);
+    let title =
+        if settled && !first.title.is_empty() { wrap(&shown(&first.title, 2 * width), width) } else { Vec::new() };
+    let mut parts: Vec<(&str, Vec<String>)> = vec![("", wrap(&difference(explanation), width))];
+    let room = width.saturating_sub(NAMES).max(20);
+    parts.extend(first.lines.iter().map(|line| (line.name, wrap(&shown(&line.text, 600), room))));
+    let steps = layers::steps(&explanation.layers, explanation.time_ns);
+    // Blanks: before the lines, the layers, the footer; the layers have a head and a sum.
+    let fixed = title.len() + 1 + if steps.is_empty() { 0 } else { 3 } + 2;
+    let least = steps.len().min(LEAST_LAYERS);
+    while fixed + least + parts.iter().map(|(_, lines)| lines.len()).sum::<usize>() > SCREEN {
+        let longest = parts.iter_mut().max_by_key(|(_, lines)| lines.len()).filter(|of| of.1.len() > 1);
+        let Some((name, longest)) = longest else { break };
+        longest.pop();
+        let room = if name.is_empty() { width } else { room };
+        if let Some(last) = longest.last_mut() {
+            *last = shown(&format!("{}…", last.trim_end_matches('…')), room);
+        }
+    }
+    let used = fixed + parts.iter().map(|(_, lines)| lines.len()).sum::<usize>();
     let mut text = String::new();
-    indented(&mut text, "", "", &difference(explanation));
+    title.iter().for_each(|line| {
+        let _ = writeln!(text, "{}", style.bold(line));
+    });
+    for (nr, (name, lines)) in parts.iter().enumerate() {
+        for (row, line) in lines.iter().enumerate() {
+            let head = match (nr, row) {
+                (0, _) => String::new(),
+                (_, 0) => format!("{}{}", style.bold(name), " ".repeat(NAMES.saturating_sub(name.len()))),
+                _ => " ".repeat(NAMES),
+            };
+            let _ = writeln!(text, "{}", format!("{head}{line}").trim_end());
+        }
+        if nr == 0 && parts.len() > 1 {
+            text.push('\n');
+        }
+    }
+    if !steps.is_empty() {
+        text.push_str(&two_bars(explanation, &steps, (width, SCREEN.saturating_sub(used).max(least)), style));
+    }
+    text
+}
+
+/// Layers of both sides, each as a bar, with the difference; the smallest differences are one row if there are more
+/// than `most`.
+fn two_bars(explanation: &Explanation, steps: &[layers::Step], (width, most): (usize, usize), style: Style) -> String {
+    let mut text = String::new();
+    let mut rows: Vec<LayerDelta> = steps.iter().map(|step| step.of).collect();
+    if rows.len() > most {
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        order.sort_by(|x, y| rows[*y].delta().abs().total_cmp(&rows[*x].delta().abs()));
+        let (kept, left) = order.split_at(most.saturating_sub(1));
+        let sum = |of: fn(&LayerDelta) -> f64| -> f64 { left.iter().map(|nr| of(&rows[*nr])).sum() };
+        let others = LayerDelta { layer: "other layers", a: sum(|row| row.a), b: sum(|row| row.b) };
+        rows = (0..rows.len()).filter(|nr| kept.contains(nr)).map(|nr| rows[nr]).chain([others]).collect();
+    }
+    let [a, b] = explanation.time_ns;
+    let figures = width >= 64;
+    let (name, number, change) = (18, if figures { 9 } else { 0 }, 11);
+    let bar = (width.saturating_sub(name + 2 * number + change + 4) / 2).max(1);
+    let largest = rows.iter().flat_map(|row| [row.a, row.b]).fold(0.0, f64::max);
+    let drawn = |ns: f64| picture::bar((0.0, ns.max(0.0)), largest, bar, '█');
+    let signed = |ns: f64| format!("{}{}", if ns < 0.0 { "-" } else { "+" }, figure(ns.abs(), Unit::Ns));
+    let time = |ns: f64| if figures && ns != 0.0 { figure(ns, Unit::Ns) } else { String::new() };
+    let line = |name_of: &str, [left, of_a, right, of_b, last]: [&str; 5]| {
+        let line = format!("{name_of:<name$} {left:<bar$}{of_a:>number$} {right:<bar$}{of_b:>number$} {last:>change$}");
+        line.trim_end().to_owned()
+    };
+    let head = line("layer", ["A", "", "B", "", "B - A"]);
+    let _ = writeln!(text, "\n{}", style.bold(&head));
+    for row in &rows {
+        let row = line(row.layer, [&drawn(row.a), &time(row.a), &drawn(row.b), &time(row.b), &signed(row.delta())]);
+        let _ = writeln!(text, "{row}");
+    }
+    let _ = writeln!(text, "{}", line("all", ["", &time(a), "", &time(b), &signed(b - a)]));
+    text
+}
+
+/// Findings with their figures, the waterfall, latencies, both sides on a common clock, circumstances.
+fn behind(explanation: &Explanation, pictures: Option<&Glance>, style: Style) -> String {
+    let mut text = String::new();
     let paragraph = summary(explanation);
     if !paragraph.is_empty() {
         text.push('\n');
@@ -534,7 +635,8 @@ mod tests {
     use super::glance::{BINS, COLUMNS};
     use super::*;
     use iowhy_text::columns;
-    use iowhy_why::LayerDelta;
+
+    use super::super::first::Line;
 
     const PLAIN: Style = Style { colour: false, verbose: false };
 
@@ -646,15 +748,26 @@ mod tests {
             let explanation = explanation(&label, verdict, time_ns, &parts);
             let glance = Glance { latency: known.then(|| latency(&shares, from)), moment };
             for pictures in [None, Some(&glance)] {
-                let shown = text(&explanation, pictures, PLAIN);
-                for line in shown.lines() {
+                let lines = vec![Line { name: "Cause", text: label.clone() }, Line { name: "Only difference", text: label.clone() }];
+                let first = First { title: label.clone(), factor: None, lines };
+                let shown = text(&explanation, &first, pictures, PLAIN);
+                prop_assert!(shown.lines().count() <= SCREEN, "{} lines:\n{shown}", shown.lines().count());
+                // The footer is a blank and a line.
+                for width in [40, 64, 80, 133, 200] {
+                    let screen = screen(&explanation, &first, width, PLAIN);
+                    prop_assert!(screen.lines().count() + 2 <= SCREEN, "{width}:\n{screen}");
+                    let wide = screen.lines().map(columns).max().unwrap_or(0);
+                    prop_assert!(wide <= width, "{wide} columns of {width}:\n{screen}");
+                }
+                let verbose = text(&explanation, &first, pictures, Style { verbose: true, ..PLAIN });
+                for line in shown.lines().chain(verbose.lines()) {
                     prop_assert!(columns(line) <= iowhy_text::width(), "{} columns: {}", columns(line), line);
                     prop_assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{:?}", line);
                     prop_assert!(line.trim_end() == line && !line.contains("NaN"), "{:?}", line);
                 }
                 // Colours are all that a terminal gets more.
-                let coloured = text(&explanation, pictures, Style { colour: true, verbose: false });
-                prop_assert_eq!(coloured.replace("\u{1b}[1m", "").replace("\u{1b}[0m", ""), shown);
+                let coloured = text(&explanation, &first, pictures, Style { colour: true, verbose: true });
+                prop_assert_eq!(coloured.replace("\u{1b}[1m", "").replace("\u{1b}[0m", ""), verbose);
             }
         }
     }
@@ -808,7 +921,7 @@ mod tests_of_experiments {
         ] {
             let mut explanation = explanation(&[Some(of.clone())]);
             recalibrate(&mut explanation);
-            let shown = text(&explanation, None, Style { colour: false, verbose: false });
+            let shown = text(&explanation, &First::default(), None, Style { colour: false, verbose: true });
             let words = shown.split_whitespace().collect::<Vec<&str>>().join(" ");
             for expected in [head, sentence, line] {
                 assert!(words.contains(expected), "no `{expected}` in\n{shown}");

@@ -8,8 +8,10 @@
 //! dispatch_busy      an average over the driver's refusals; while it is not 0 software queues are emptied one by one
 //! ```
 //! Source: Linux 6.1, `block/blk-mq.c` (`blk_mq_get_tag`, `blk_mq_update_dispatch_busy`), `block/blk-mq-sched.c`. Known
-//! deviations: a task's software and hardware queue follow from its number; there is one software queue for all; limits
-//! of a word of the tag map apply to the map as a whole; waiters are woken one by one rather than in batches.
+//! deviations: a task's software and hardware queue follow from its number; there is one software queue for all; waiters
+//! are woken one by one rather than in batches.
+
+use crate::tag_map::{Limit, TagMap};
 
 /// Weight of the average of refusals.
 const BUSY_WEIGHT: u32 = 8;
@@ -21,6 +23,10 @@ const BUSY_ONE: u32 = 16;
 pub(super) struct Tags {
     /// Requests allocated, by hardware queue.
     used: Vec<u32>,
+    /// Which tags they have.
+    maps: Vec<TagMap>,
+    /// The tag of the request that is allocated next.
+    next: Option<u32>,
     /// Most of them.
     limit: u32,
     busy: u32,
@@ -28,7 +34,8 @@ pub(super) struct Tags {
 
 impl Tags {
     pub(super) fn new(nr_hw_queues: u32, limit: u32) -> Tags {
-        Tags { used: vec![0; nr_hw_queues.max(1) as usize], limit, busy: 0 }
+        let nr = nr_hw_queues.max(1) as usize;
+        Tags { used: vec![0; nr], maps: vec![TagMap::new(limit); nr], next: None, limit, busy: 0 }
     }
 
     /// Tags of each hardware queue.
@@ -50,16 +57,30 @@ impl Tags {
         self.used[queue as usize]
     }
 
+    /// Whether a request with this limit (0: none) can have a tag, which is kept for it.
     #[inline]
-    pub(super) fn take(&mut self, queue: u32) {
-        let used = &mut self.used[queue as usize];
-        *used += 1;
-        debug_assert!(*used <= self.limit, "tag {used} of {}", self.limit);
+    pub(super) fn reserve(&mut self, queue: u32, limit: Limit) -> bool {
+        if self.next.is_none() {
+            let limit = if matches!(limit, Limit::OfWord(0) | Limit::OfMap(0)) { Limit::None } else { limit };
+            self.next = self.maps[queue as usize].get(limit);
+        }
+        self.next.is_some()
+    }
+
+    /// The tag that was kept.
+    #[inline]
+    pub(super) fn take(&mut self, queue: u32) -> u32 {
+        self.used[queue as usize] += 1;
+        match self.next.take() {
+            Some(tag) => tag,
+            None => unreachable!("a request is allocated only after a tag was kept for it"),
+        }
     }
 
     #[inline]
-    pub(super) fn give(&mut self, queue: u32) {
+    pub(super) fn give(&mut self, queue: u32, tag: u32) {
         self.used[queue as usize] -= 1;
+        self.maps[queue as usize].free(tag);
     }
 
     /// Whether any hardware queue has a free tag.

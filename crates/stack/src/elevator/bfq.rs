@@ -36,6 +36,7 @@ use crate::event::{Content, Dir, IdleEnd, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::request::{Bio, IoContext, Request, Requests};
 use crate::sorted::{MergeHints, joins};
+use crate::tag_map::Limit;
 use crate::units::{Hz, Nanos};
 use queue::{Queue, Task};
 use rate::Rate;
@@ -563,7 +564,7 @@ impl Elevator for Bfq {
         self.leave_with(ctx);
     }
 
-    fn depth_limit(&self, bio: &Bio, nr_tags: u32) -> u32 {
+    fn tag_limit(&self, bio: &Bio, nr_tags: u32) -> Limit {
         let sync = bio.sync || bio.dir == Dir::Read;
         // Reads are free; while a raised queue is busy, writes have less.
         let depth = match (bio.dir, sync, self.raised_busy > 0) {
@@ -575,10 +576,10 @@ impl Elevator for Bfq {
         };
         // A queue that has its share by weight gets a certain tag only, which somebody else has as a rule.
         let Some(queue) = self.queue_of(bio.context.task, sync).filter(|&queue| self.accounts[queue].counted) else {
-            return depth;
+            return Limit::OfMap(depth);
         };
         let (weight, all) = (self.accounts[queue].weight(), self.accounts.weights().max(1));
         let share = (u64::from(depth) * weight + all / 2) / all;
-        if u64::from(self.queues[queue].allocated) >= share.max(1) { 1 } else { depth }
+        Limit::OfMap(if u64::from(self.queues[queue].allocated) >= share.max(1) { 1 } else { depth })
     }
 }

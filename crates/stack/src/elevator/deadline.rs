@@ -13,7 +13,7 @@
 use super::{Build, Ctx, Elevator, Quirks};
 use crate::event::{Dir, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
-use crate::request::{Bio, Requests};
+use crate::request::{Bio, IoClass, NR_CLASSES, Request, Requests};
 use crate::sorted::{Fifo, MergeHints, Sorted, joins, slot};
 use crate::units::{Hz, Nanos, TickClock};
 use std::collections::VecDeque;
@@ -48,7 +48,8 @@ fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
         restart_at_lowest: true,
         alias_leaves: true,
         due_is_expired: false,
-        sweep_is_position: false,
+        sweep: Sweep::Next { stays: false },
+        has_classes: false,
     };
     Box::new(Deadline::new(options, hz, rules))
 }
@@ -64,9 +65,25 @@ pub(super) struct Rules {
     pub(super) alias_leaves: bool,
     /// A request is overdue at its time, not only after it.
     pub(super) due_is_expired: bool,
-    /// Each direction remembers the place of its last request and goes on with whatever waits there or behind it (else
-    /// the request that came next when the last one left, in the last direction only).
-    pub(super) sweep_is_position: bool,
+    /// Where a sweep goes on.
+    pub(super) sweep: Sweep,
+    /// Requests of each class of priority have lists of their own.
+    pub(super) has_classes: bool,
+}
+
+/// Where a sweep goes on.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Sweep {
+    /// With the request that came next when the last one left, in the last direction only.
+    Next {
+        /// That request stays the next one when it grows at its front and so moves in the tree (else the one behind it
+        /// is).
+        stays: bool,
+    },
+    /// With that request, and each direction keeps its own; it stays the next one, too.
+    NextOfEach,
+    /// Each direction remembers the place of its last request and goes on with whatever waits there or behind it.
+    Position,
 }
 
 #[derive(Copy, Clone, Debug, Default)]
@@ -75,6 +92,17 @@ struct Data {
     key: u64,
     /// Tick of its expiry.
     expires: u64,
+}
+
+/// Waiting requests of one class, by direction.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    trees: [Sorted; 2],
+    fifos: [Fifo; 2],
+    /// Continuation of the sweep; at most one of the two unless each direction has its own.
+    next: [Option<RqId>; 2],
+    /// Start of the last request of each direction.
+    latest: [u64; 2],
 }
 
 #[derive(Clone, Debug)]
@@ -86,14 +114,11 @@ pub(super) struct Deadline {
     writes_starved: u64,
     fifo_batch: u64,
     front_merges: bool,
-    trees: [Sorted; 2],
-    fifos: [Fifo; 2],
+    /// By class; only the first is used without classes.
+    lanes: [Lane; NR_CLASSES],
     hints: MergeHints,
     data: Vec<Data>,
-    /// Continuation of the sweep, at most one of the two.
-    next: [Option<RqId>; 2],
-    /// Start of the last request of each direction, and the direction of the last one of all.
-    latest: [u64; 2],
+    /// Direction of the last request of all.
     last_dir: Dir,
     last_sector: u64,
     batching: u64,
@@ -101,27 +126,40 @@ pub(super) struct Deadline {
     dispatch: VecDeque<RqId>,
 }
 
+/// A tunable in ms as ticks, rounded up (`msecs_to_jiffies`).
+pub(super) fn ticks(options: &Options, hz: Hz, name: &str) -> u64 {
+    (options.unsigned(name) * u64::from(hz.0)).div_ceil(1_000)
+}
+
 impl Deadline {
     pub(super) fn new(options: &Options, hz: Hz, rules: Rules) -> Deadline {
         Deadline {
             rules,
             clock: TickClock::new(hz),
-            expire: ["read_expire_ms", "write_expire_ms"].map(|name| hz.from_ms(options.unsigned(name))),
+            expire: ["read_expire_ms", "write_expire_ms"].map(|name| ticks(options, hz, name)),
             writes_starved: options.unsigned("writes_starved"),
             fifo_batch: options.unsigned("fifo_batch"),
             front_merges: options.is_on("front_merges"),
-            trees: Default::default(),
-            fifos: Default::default(),
+            lanes: Default::default(),
             hints: MergeHints::default(),
             data: Vec::new(),
-            next: [None; 2],
-            latest: [0; 2],
             last_dir: Dir::Write,
             last_sector: 0,
             batching: 0,
             starved: 0,
             dispatch: VecDeque::new(),
         }
+    }
+
+    #[inline]
+    fn lane(&self, class: IoClass) -> usize {
+        if self.rules.has_classes { class as usize } else { 0 }
+    }
+
+    #[inline]
+    fn lane_of(&mut self, request: &Request) -> &mut Lane {
+        let lane = self.lane(request.class);
+        &mut self.lanes[lane]
     }
 
     #[inline]
@@ -132,20 +170,21 @@ impl Deadline {
             self.send_aliases(requests, dir, key);
         }
         slot(&mut self.data, rq).key = key;
-        self.trees[dir].insert(key, rq);
+        self.lane_of(request).trees[dir].insert(key, rq);
     }
 
     /// Takes `rq` out of its tree; the sweep goes on behind it.
     fn tree_remove(&mut self, requests: &Requests, rq: RqId) {
-        let dir = requests[rq].dir as usize;
-        let after = self.trees[dir].take(self.data[rq.0 as usize].key, rq);
-        if self.next[dir] == Some(rq) {
-            self.next[dir] = after;
+        let (dir, key) = (requests[rq].dir as usize, self.data[rq.0 as usize].key);
+        let lane = self.lane_of(&requests[rq]);
+        let after = lane.trees[dir].take(key, rq);
+        if lane.next[dir] == Some(rq) {
+            lane.next[dir] = after;
         }
     }
 
     fn remove(&mut self, requests: &Requests, rq: RqId) {
-        self.fifos[requests[rq].dir as usize].remove(rq);
+        self.lane_of(&requests[rq]).fifos[requests[rq].dir as usize].remove(rq);
         self.hints.removed(rq);
         self.tree_remove(requests, rq);
     }
@@ -153,21 +192,29 @@ impl Deadline {
     fn reposition(&mut self, requests: &Requests, rq: RqId) {
         self.hints.merged(requests, rq);
         if self.data[rq.0 as usize].key != requests[rq].sector.0 {
+            let next = self.lane_of(&requests[rq]).next;
             self.tree_remove(requests, rq);
             self.tree_insert(requests, rq);
+            if self.rules.sweep != (Sweep::Next { stays: false }) {
+                self.lane_of(&requests[rq]).next = next;
+            }
         }
     }
 
     /// Makes `rq` the end of the sweep and takes it out, to be dispatched.
     fn take_out(&mut self, requests: &Requests, rq: RqId) {
         let request = &requests[rq];
-        let dir = request.dir as usize;
-        self.fifos[dir].remove(rq);
+        let (dir, key, of_each) =
+            (request.dir as usize, self.data[rq.0 as usize].key, self.rules.sweep == Sweep::NextOfEach);
         self.hints.removed(rq);
-        let after = self.trees[dir].take(self.data[rq.0 as usize].key, rq);
-        self.next = [None; 2];
-        self.next[dir] = after;
-        self.latest[dir] = request.sector.0;
+        let lane = self.lane_of(request);
+        lane.fifos[dir].remove(rq);
+        let after = lane.trees[dir].take(key, rq);
+        if !of_each {
+            lane.next = [None; 2];
+        }
+        lane.next[dir] = after;
+        lane.latest[dir] = request.sector.0;
         self.last_dir = request.dir;
         self.last_sector = request.end().0;
     }
@@ -175,15 +222,15 @@ impl Deadline {
     /// Sends away what waits at this sector.
     fn send_aliases(&mut self, requests: &Requests, dir: usize, key: u64) {
         // The loop ends because every turn takes one request out of the tree.
-        while let Some(alias) = self.trees[dir].at(key) {
+        while let Some(alias) = self.lanes[0].trees[dir].at(key) {
             self.take_out(requests, alias);
             self.dispatch.push_back(alias);
         }
     }
 
-    fn has_expired(&mut self, dir: usize, now: Nanos) -> bool {
+    fn has_expired(&mut self, lane: usize, dir: usize, now: Nanos) -> bool {
         let now = self.clock.at(now).0;
-        self.fifos[dir].first().is_some_and(|rq| {
+        self.lanes[lane].fifos[dir].first().is_some_and(|rq| {
             let expires = self.data[rq.0 as usize].expires;
             if self.rules.due_is_expired { now >= expires } else { now > expires }
         })
@@ -192,20 +239,30 @@ impl Deadline {
     /// Everything queued so far goes before a flush.
     #[cold]
     fn add_flush(&mut self, ctx: &Ctx<'_>, flush: RqId) {
-        while let Some(rq) = self.select(ctx.requests, ctx.now) {
+        while let Some(rq) = self.select(ctx.requests, 0, ctx.now, 0) {
             self.dispatch.push_back(rq);
         }
         self.hints.forget_last();
         self.dispatch.push_back(flush);
     }
 
-    /// Takes out the request whose turn it is, if there is one.
+    /// Takes out the request of this class whose turn it is, if there is one and it has waited for `age` ticks.
     #[inline]
-    fn select(&mut self, requests: &Requests, now: Nanos) -> Option<RqId> {
-        let rq = match self.continuing(requests) {
+    pub(super) fn select(&mut self, requests: &Requests, lane: usize, now: Nanos, age: u64) -> Option<RqId> {
+        let rq = match self.continuing(requests, lane) {
             Some(rq) => rq,
-            None => self.choose(now)?,
+            None => {
+                let rq = self.choose(lane, now)?;
+                self.last_dir = requests[rq].dir;
+                rq
+            }
         };
+        if age > 0 {
+            let since = self.data[rq.0 as usize].expires - self.expire[requests[rq].dir as usize];
+            if since + age > self.clock.at(now).0 {
+                return None;
+            }
+        }
         self.batching += 1;
         self.take_out(requests, rq);
         Some(rq)
@@ -213,16 +270,17 @@ impl Deadline {
 
     /// Where the sweep of a direction goes on.
     #[inline]
-    fn sweep(&self, dir: usize) -> Option<RqId> {
-        if self.rules.sweep_is_position { self.trees[dir].at_or_behind(self.latest[dir]) } else { self.next[dir] }
+    fn sweep(&self, lane: usize, dir: usize) -> Option<RqId> {
+        let Lane { trees, next, latest, .. } = &self.lanes[lane];
+        if self.rules.sweep == Sweep::Position { trees[dir].at_or_behind(latest[dir]) } else { next[dir] }
     }
 
     /// The next request of the current batch.
-    fn continuing(&mut self, requests: &Requests) -> Option<RqId> {
+    fn continuing(&mut self, requests: &Requests, lane: usize) -> Option<RqId> {
         if self.batching >= self.fifo_batch && !self.rules.contiguous_batches {
             return None;
         }
-        let rq = self.sweep(self.last_dir as usize)?;
+        let rq = self.sweep(lane, self.last_dir as usize)?;
         if self.rules.contiguous_batches && requests[rq].sector.0 != self.last_sector {
             self.batching += self.fifo_batch;
         }
@@ -230,8 +288,8 @@ impl Deadline {
     }
 
     /// The first request after a decision between reads and writes.
-    fn choose(&mut self, now: Nanos) -> Option<RqId> {
-        let [reads, writes] = [0, 1].map(|dir| !self.trees[dir].is_empty());
+    fn choose(&mut self, lane: usize, now: Nanos) -> Option<RqId> {
+        let [reads, writes] = [0, 1].map(|dir| !self.lanes[lane].trees[dir].is_empty());
         let mut dir = Dir::Read;
         if reads {
             if writes {
@@ -250,8 +308,8 @@ impl Deadline {
             self.starved = 0;
         }
         let dir = dir as usize;
-        let expired = self.has_expired(dir, now);
-        match self.sweep(dir) {
+        let expired = self.has_expired(lane, dir, now);
+        match self.sweep(lane, dir) {
             Some(next) if !expired => {
                 // The old elevator goes on counting here, so that a long sweep ends even contiguous batches.
                 if !self.rules.contiguous_batches {
@@ -261,7 +319,8 @@ impl Deadline {
             }
             _ => {
                 self.batching = 0;
-                if expired || !self.rules.restart_at_lowest { self.fifos[dir].first() } else { self.trees[dir].first() }
+                let Lane { trees, fifos, .. } = &self.lanes[lane];
+                if expired || !self.rules.restart_at_lowest { fifos[dir].first() } else { trees[dir].first() }
             }
         }
     }
@@ -282,7 +341,8 @@ impl Elevator for Deadline {
         if !self.front_merges {
             return None;
         }
-        let rq = self.trees[bio.dir as usize].at(bio.sector.plus(u64::from(bio.nr_sectors)).0)?;
+        let rq = self.lanes[self.lane(bio.class)].trees[bio.dir as usize]
+            .at(bio.sector.plus(u64::from(bio.nr_sectors)).0)?;
         (joins(&ctx.requests[rq], bio) == Some(MergeKind::Front)).then_some((rq, MergeKind::Front))
     }
 
@@ -291,7 +351,8 @@ impl Elevator for Deadline {
     }
 
     fn neighbour(&self, ctx: &Ctx<'_>, rq: RqId, side: MergeKind) -> Option<RqId> {
-        let tree = &self.trees[ctx.requests[rq].dir as usize];
+        let request = &ctx.requests[rq];
+        let tree = &self.lanes[self.lane(request.class)].trees[request.dir as usize];
         let key = self.data[rq.0 as usize].key;
         match side {
             MergeKind::Back => tree.after(key, rq),
@@ -303,7 +364,8 @@ impl Elevator for Deadline {
         let expires = self.data[gone.0 as usize].expires;
         if expires < self.data[kept.0 as usize].expires {
             self.data[kept.0 as usize].expires = expires;
-            self.fifos[ctx.requests[kept].dir as usize].move_before(kept, gone);
+            let request = &ctx.requests[kept];
+            self.lane_of(request).fifos[request.dir as usize].move_before(kept, gone);
         }
         self.remove(ctx.requests, gone);
         self.reposition(ctx.requests, kept);
@@ -317,14 +379,14 @@ impl Elevator for Deadline {
         let dir = ctx.requests[rq].dir as usize;
         self.tree_insert(ctx.requests, rq);
         self.data[rq.0 as usize].expires = self.clock.at(ctx.now).0 + self.expire[dir];
-        self.fifos[dir].push_back(rq);
+        self.lane_of(&ctx.requests[rq]).fifos[dir].push_back(rq);
         self.hints.added(ctx.requests, rq);
     }
 
     #[inline]
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Option<RqId> {
         match self.dispatch.pop_front() {
-            None => self.select(ctx.requests, ctx.now),
+            None => self.select(ctx.requests, 0, ctx.now, 0),
             dispatched => dispatched,
         }
     }
@@ -334,7 +396,7 @@ impl Elevator for Deadline {
     }
 
     fn len(&self) -> usize {
-        self.dispatch.len() + self.trees[0].len() + self.trees[1].len()
+        self.dispatch.len() + self.lanes.iter().flat_map(|lane| &lane.trees).map(Sorted::len).sum::<usize>()
     }
 }
 
@@ -532,8 +594,8 @@ pub(super) mod tests {
     struct Naive {
         name: &'static str,
         waiting: Vec<Waiting>,
-        /// The request after the last one, as of when that one left.
-        sweep: Option<Waiting>,
+        /// The request after the last one of each direction, as of when that one left.
+        sweep: [Option<Waiting>; 2],
         /// Since 6.5: where the last request of each direction was, and which direction was the last.
         latest: [u64; 2],
         last_is_write: bool,
@@ -557,7 +619,7 @@ pub(super) mod tests {
                 let of_dir = self.waiting.iter().filter(|request| request.write == write && request.sector >= from);
                 of_dir.min_by_key(|request| request.sector).copied()
             } else {
-                self.sweep.filter(|next| next.write == write)
+                self.sweep[usize::from(write)]
             }
         }
 
@@ -584,7 +646,10 @@ pub(super) mod tests {
             };
             self.batching += 1;
             self.waiting.retain(|request| *request != chosen);
-            self.sweep = self.lowest(chosen.write, Some(chosen.sector));
+            if self.name != "mq-deadline-6.1" {
+                self.sweep = [None; 2];
+            }
+            self.sweep[usize::from(chosen.write)] = self.lowest(chosen.write, Some(chosen.sector));
             (self.latest[usize::from(chosen.write)], self.last_is_write) = (chosen.sector, chosen.write);
             Some(chosen.sector)
         }
@@ -599,13 +664,13 @@ pub(super) mod tests {
         fn expiry_is_that_of_a_naive_list(
             steps in proptest::collection::vec((0..3u8, 0..40u64, any::<bool>(), 0..400u64), 1..250),
         ) {
-            for name in ["deadline", "deadline-3.2", "mq-deadline-6.1", "mq-deadline"] {
+            for name in ["deadline", "deadline-3.2", "mq-deadline-5.10", "mq-deadline-6.1", "mq-deadline"] {
                 let expire = [("read_expire_ms", 300), ("write_expire_ms", 1500)];
                 let mut driver = Driver::with(name, 1000, &expire);
                 let mut naive = Naive {
                     name,
                     waiting: vec![],
-                    sweep: None,
+                    sweep: [None; 2],
                     latest: [0; 2],
                     last_is_write: true,
                     batching: 0,

@@ -7,7 +7,7 @@
 //! Source: Linux 3.2, `block/deadline-iosched.c`, `deadline_dispatch_requests`. Deviations: before 3.1 an old request
 //! with the start sector of a new one left at once, as in [`super::deadline`]; this file follows 3.2.
 
-use super::deadline::{Deadline, OPTIONS, Rules};
+use super::deadline::{Deadline, OPTIONS, Rules, Sweep};
 use super::{Build, Elevator};
 use crate::origin::{Entry, Options, Origin};
 use crate::units::Hz;
@@ -33,7 +33,8 @@ fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
         restart_at_lowest: false,
         alias_leaves: false,
         due_is_expired: false,
-        sweep_is_position: false,
+        sweep: Sweep::Next { stays: true },
+        has_classes: false,
     };
     Box::new(Deadline::new(options, hz, rules))
 }

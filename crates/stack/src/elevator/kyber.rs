@@ -4,21 +4,24 @@
 //! domains    reads (256 tokens, 16 at a time), writes (128, 8), discards (64, 1), others (16, 1); each first in, first
 //!            out
 //! dispatch   goes on with its domain until its turn is used up or it has nothing or no token; then the next domain
-//! merging    with the newest eight requests of the bio's domain; nothing is sorted
+//! merging    with the newest eight requests of the bio's domain, but not with those that were there when one was given
+//!            out and nothing was left of the time before; nothing is sorted
 //! feedback   each 100 ms, per domain, once 500 samples or a second have come together: latencies in eight buckets of a
 //!            quarter of the target. If the 90th percentile of the time at the device is beyond the target in any
 //!            domain, or the 99th of the whole time in this one: tokens = tokens * (bucket of the 99th + 1) / 4
 //! ```
-//! Source: Linux 6.1, `block/kyber-iosched.c`, `kyber_dispatch_request`, `kyber_timer_fn`. Deviations: one software and
-//! one hardware queue; the timer is looked at when a request completes; no request is a discard. On a queue whose
-//! flushes are ordered everything behind a flush waits until it has left.
+//! Source: Linux 5.10 .. 7.2, `block/kyber-iosched.c`, `kyber_dispatch_request`, `kyber_timer_fn`. Deviations: one
+//! software and one hardware queue, which is run at every completion; no request is a discard. On a queue whose flushes
+//! are ordered everything behind a flush waits until it has left.
 
 use super::{Barrier, Build, Ctx, Elevator, Quirks};
 use crate::event::{Dir, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::request::{Bio, Request};
-use crate::sorted::{Line, joins};
+use crate::sorted::{Line, joins, slot};
+use crate::tag_map::{Limit, Shape, TagMap};
 use crate::units::{Hz, Nanos};
+use std::collections::VecDeque;
 
 /// Requests a bio is compared with.
 const CHECKED: usize = 8;
@@ -32,12 +35,15 @@ const BATCH: [u32; DOMAINS] = [16, 8, 1, 1];
 const DEPTH: [u32; DOMAINS] = [256, 128, 64, 16];
 /// Share of the scheduler's tags that asynchronous requests may have, percent.
 const ASYNC_PERCENT: u32 = 75;
+/// A flush that went without a token.
+const NO_TOKEN: u32 = u32::MAX;
 const BUCKETS: usize = 8;
 /// Buckets within the target.
 const GOOD: usize = 4;
 /// Samples with which a percentile is taken at once.
 const SAMPLES: u32 = 500;
-const INTERVAL: Nanos = Nanos::from_ms(100);
+/// Looks at the latencies a second.
+const LOOKS: u64 = 10;
 const PATIENCE: Nanos = Nanos::from_secs(1);
 
 /// The table line.
@@ -45,7 +51,7 @@ pub const ENTRY: Entry<Build> = Entry {
     name: "kyber",
     summary: "tokens for reads and writes, adjusted to latency targets (blk-mq)",
     origin: &[Origin {
-        kernels: "4.12 .. 6.12",
+        kernels: "6.12 .. 6.18",
         file: "block/kyber-iosched.c",
         function: "kyber_dispatch_request, kyber_timer_fn",
         notes: "one software queue instead of one for each processor",
@@ -54,38 +60,67 @@ pub const ENTRY: Entry<Build> = Entry {
         OptionSpec::number("read_lat_us", 2_000, (1, 100_000_000), "latency aimed at for reads"),
         OptionSpec::number("write_lat_us", 10_000, (1, 100_000_000), "latency aimed at for synchronous writes"),
     ],
-    conformance: "order and depth tables; the property test over all elevators",
-    build,
+    conformance: "order and depth tables; `cargo xtask oracle`: the kernel's own code on random input",
+    build: |options, hz| build(options, hz, Rules { of_words: false, limits_sync_writes: false }),
 };
 
-fn build(options: &Options, _hz: Hz) -> Box<dyn Elevator> {
-    let [read, write] = ["read_lat_us", "write_lat_us"].map(|name| Nanos::from_us(options.unsigned(name)));
-    Box::new(Kyber {
-        targets: [read, write],
-        lists: Default::default(),
-        barrier: Barrier::default(),
-        waiting: 0,
-        tokens: DEPTH,
-        in_use: [0; DOMAINS],
-        domain: READ,
-        batching: 0,
-        total: [[0; BUCKETS]; 2],
-        device: [[0; BUCKETS]; 2],
-        patience: [None; 2],
-        remembered: [None; 2],
-        look_at: None,
-    })
+/// Until 6.11.
+pub const ENTRY_6_1: Entry<Build> = Entry {
+    name: "kyber-6.1",
+    summary: "as kyber; asynchronous requests have three quarters of each word of the scheduler's tags",
+    origin: &[Origin {
+        kernels: "4.12 .. 6.11",
+        file: "block/kyber-iosched.c",
+        function: "kyber_limit_depth",
+        notes: "as in 5.10.262 and 6.1.192; which level of 6.12 changed it is not known",
+    }],
+    build: |options, hz| build(options, hz, Rules { of_words: true, limits_sync_writes: false }),
+    ..ENTRY
+};
+
+/// 7.2.
+pub const ENTRY_7_2: Entry<Build> = Entry {
+    name: "kyber-7.2",
+    summary: "as kyber; synchronous writes have no more of the scheduler's tags than others",
+    origin: &[Origin {
+        kernels: "7.2",
+        file: "block/kyber-iosched.c",
+        function: "kyber_limit_depth",
+        notes: "since when is not known",
+    }],
+    build: |options, hz| build(options, hz, Rules { of_words: false, limits_sync_writes: true }),
+    ..ENTRY
+};
+
+/// The limit on scheduler tags, which all but reads and synchronous writes have.
+#[derive(Copy, Clone, Debug)]
+struct Rules {
+    /// It is one on each word of the map.
+    of_words: bool,
+    /// Synchronous writes have it, too.
+    limits_sync_writes: bool,
+}
+
+fn build(options: &Options, hz: Hz, rules: Rules) -> Box<dyn Elevator> {
+    let targets = ["read_lat_us", "write_lat_us"].map(|name| Nanos::from_us(options.unsigned(name)));
+    Box::new(Kyber::new(targets, hz, rules))
 }
 
 #[derive(Clone, Debug)]
 struct Kyber {
     targets: [Nanos; 2],
+    hz: Hz,
+    rules: Rules,
+    /// Requests that bios can join.
     lists: [Line<()>; DOMAINS],
+    /// Requests that go before those, and that no bio joins.
+    flushed: [VecDeque<RqId>; DOMAINS],
     barrier: Barrier,
     /// Requests in the lists.
     waiting: usize,
-    tokens: [u32; DOMAINS],
-    in_use: [u32; DOMAINS],
+    tokens: [TagMap; DOMAINS],
+    /// The token of each request.
+    token: Vec<u32>,
     domain: usize,
     batching: u32,
     /// Latencies of reads and writes since allocation, and at the device, by bucket.
@@ -113,6 +148,27 @@ fn bucket(took: Nanos, target: Nanos) -> usize {
 }
 
 impl Kyber {
+    fn new(targets: [Nanos; 2], hz: Hz, rules: Rules) -> Kyber {
+        Kyber {
+            targets,
+            hz,
+            rules,
+            lists: Default::default(),
+            flushed: Default::default(),
+            barrier: Barrier::default(),
+            waiting: 0,
+            tokens: DEPTH.map(TagMap::new),
+            token: Vec::new(),
+            domain: READ,
+            batching: 0,
+            total: [[0; BUCKETS]; 2],
+            device: [[0; BUCKETS]; 2],
+            patience: [None; 2],
+            remembered: [None; 2],
+            look_at: None,
+        }
+    }
+
     fn queue(&mut self, ctx: &Ctx<'_>, rq: RqId) {
         self.lists[domain(&ctx.requests[rq])].push_back(ctx.requests, rq, ());
         self.waiting += 1;
@@ -120,11 +176,17 @@ impl Kyber {
 
     fn next_of_domain(&mut self) -> Option<RqId> {
         let domain = self.domain;
-        if self.in_use[domain] >= self.tokens[domain] {
+        if self.flushed[domain].is_empty() && self.lists[domain].entries().is_empty() {
             return None;
         }
-        let rq = self.lists[domain].pop_front()?;
-        self.in_use[domain] += 1;
+        let token = self.tokens[domain].get(Limit::None)?;
+        if self.flushed[domain].is_empty() {
+            while let Some(rq) = self.lists[domain].pop_front() {
+                self.flushed[domain].push_back(rq);
+            }
+        }
+        let rq = self.flushed[domain].pop_front()?;
+        *slot(&mut self.token, rq) = token;
         self.batching += 1;
         self.waiting -= 1;
         Some(rq)
@@ -169,8 +231,8 @@ impl Kyber {
                 self.remembered[domain] = slow;
             }
             if let Some(slow) = slow.filter(|slow| congested || *slow >= GOOD) {
-                let tokens = self.tokens[domain] * (slow as u32 + 1) / GOOD as u32;
-                self.tokens[domain] = tokens.clamp(1, DEPTH[domain]);
+                let tokens = self.tokens[domain].depth() * (slow as u32 + 1) / GOOD as u32;
+                self.tokens[domain].resize(tokens.clamp(1, DEPTH[domain]));
             }
         }
     }
@@ -179,7 +241,7 @@ impl Kyber {
 impl Elevator for Kyber {
     fn quirks(&self) -> Quirks {
         // Its list is short, and `nomerges=1` does not keep it from being looked through.
-        Quirks { minds_completions: true, has_one_hit_cache: false, merges_on_insert: false, ..Quirks::SORTING }
+        Quirks { has_one_hit_cache: false, merges_on_insert: false, ..Quirks::WAITING }
     }
 
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
@@ -220,7 +282,7 @@ impl Elevator for Kyber {
             while let Some(rq) = self.barrier.release(ctx) {
                 self.queue(ctx, rq);
             }
-            self.in_use[OTHER] += 1;
+            *slot(&mut self.token, flush) = self.tokens[OTHER].get(Limit::None).unwrap_or(NO_TOKEN);
             return Some(flush);
         }
         if self.batching < BATCH[self.domain]
@@ -241,16 +303,25 @@ impl Elevator for Kyber {
     fn completed(&mut self, ctx: &mut Ctx<'_>, rq: RqId) {
         let request = &ctx.requests[rq];
         let domain = domain(request);
-        self.in_use[domain] -= 1;
+        if self.token[rq.0 as usize] != NO_TOKEN {
+            self.tokens[domain].free(self.token[rq.0 as usize]);
+        }
         if domain == OTHER {
             return;
         }
         let (now, target) = (ctx.now, self.targets[domain]);
         self.total[domain][bucket(now.saturating_sub(request.allocated), target)] += 1;
         self.device[domain][bucket(now.saturating_sub(request.issued), target)] += 1;
-        if now >= *self.look_at.get_or_insert(now + INTERVAL) {
-            self.adjust(now);
-            self.look_at = None;
+        self.look_at.get_or_insert(self.hz.timer(now, u64::from(self.hz.0) / LOOKS));
+    }
+
+    fn timer(&self) -> Option<Nanos> {
+        self.look_at
+    }
+
+    fn on_timer(&mut self, ctx: &mut Ctx<'_>) {
+        if self.look_at.take_if(|at| *at <= ctx.now).is_some() {
+            self.adjust(ctx.now);
         }
     }
 
@@ -262,8 +333,14 @@ impl Elevator for Kyber {
         self.waiting + self.barrier.len()
     }
 
-    fn depth_limit(&self, bio: &Bio, nr_tags: u32) -> u32 {
-        if bio.sync || bio.dir == Dir::Read { nr_tags } else { nr_tags * ASYNC_PERCENT / 100 }
+    fn tag_limit(&self, bio: &Bio, nr_tags: u32) -> Limit {
+        if bio.dir == Dir::Read || (bio.sync && !self.rules.limits_sync_writes) {
+            Limit::None
+        } else if self.rules.of_words {
+            Limit::OfWord(Shape::new(nr_tags).of_word() * ASYNC_PERCENT / 100)
+        } else {
+            Limit::OfMap(nr_tags * ASYNC_PERCENT / 100)
+        }
     }
 }
 
@@ -289,31 +366,15 @@ mod tests {
     /// A thousand reads of this time at the device, or writes; the remaining tokens.
     fn tokens(reads: Nanos, writes: Nanos) -> [u32; 2] {
         let options = ENTRY.defaults();
-        let mut kyber = Kyber {
-            targets: [
-                Nanos::from_us(options.unsigned("read_lat_us")),
-                Nanos::from_us(options.unsigned("write_lat_us")),
-            ],
-            lists: Default::default(),
-            barrier: Barrier::default(),
-            waiting: 0,
-            tokens: DEPTH,
-            in_use: [0; DOMAINS],
-            domain: READ,
-            batching: 0,
-            total: [[0; BUCKETS]; 2],
-            device: [[0; BUCKETS]; 2],
-            patience: [None; 2],
-            remembered: [None; 2],
-            look_at: None,
-        };
+        let targets = ["read_lat_us", "write_lat_us"].map(|name| Nanos::from_us(options.unsigned(name)));
+        let mut kyber = Kyber::new(targets, Hz(250), Rules { of_words: false, limits_sync_writes: false });
         for (domain, took) in [reads, writes].into_iter().enumerate() {
             let bucket = bucket(took, kyber.targets[domain]);
             kyber.total[domain][bucket] = 1000;
             kyber.device[domain][bucket] = 1000;
         }
         kyber.adjust(Nanos::from_secs(1));
-        [kyber.tokens[READ], kyber.tokens[WRITE]]
+        [kyber.tokens[READ].depth(), kyber.tokens[WRITE].depth()]
     }
 
     #[test]

@@ -3,19 +3,23 @@
 //! Reads and writes wait in a tree by sector and a list by age each. A batch is up to `fifo_batch` requests in sweep
 //! order: the first at the place of the last request of its direction, or behind it, whenever it came. A new batch goes
 //! to the reads unless writes have been passed over `writes_starved` times; it starts with the oldest request of its
-//! direction if that is overdue or if nothing waits behind the place where that direction's sweep was.
+//! direction if that is overdue or if nothing waits behind the place where that direction's sweep was. Each class of
+//! priority has lists of its own; a class waits until the device has completed everything of those above it, but for
+//! requests older than `prio_aging_expire`.
 //!
 //! Source: Linux 6.5 .. 6.18, `block/mq-deadline.c`, `__dd_dispatch_request` and `deadline_from_pos`, as the change
-//! that introduced the latter describes it (June 2023). Deviations: requests carry no I/O priority yet, so there is one
-//! class, and ageing between classes (`prio_aging_expire`) has nothing to do. Flushes pass the scheduler; on a queue
-//! whose flushes are ordered, one waits until all requests queued before it have left, and holds up nothing behind it.
+//! that introduced the latter describes it (June 2023). Deviations: levels within a class do not keep bios apart; of
+//! two waiting requests with one start, which happens if they overlap, the older one is offered to a bio that ends
+//! there, in the kernel the one that is higher in its tree. Flushes pass the scheduler; on a queue whose flushes are
+//! ordered, one waits until all requests queued before it have left, and holds up nothing behind it.
 
-use super::deadline::{self, Deadline, Rules};
+use super::deadline::{self, Deadline, Rules, Sweep};
 use super::{Build, Ctx, Elevator, Quirks};
 use crate::event::{Dir, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
-use crate::request::Bio;
+use crate::request::{Bio, IoClass, NR_CLASSES};
 use crate::sorted::slot;
+use crate::tag_map::{Limit, Shape};
 use crate::units::Hz;
 use std::collections::VecDeque;
 
@@ -32,6 +36,12 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         (0, 1 << 20),
         "scheduler tags for all but synchronous reads; 0: all of them (6.1.192; 3/4 in 5.8 and early 6.1)",
     ),
+    OptionSpec::number(
+        "prio_aging_expire_ms",
+        10_000,
+        (0, 1_000_000),
+        "age at which requests of lower priority classes go first (5.14 and later)",
+    ),
 ];
 
 /// The table line.
@@ -42,25 +52,41 @@ pub const ENTRY: Entry<Build> = Entry {
         kernels: "6.5 .. 6.18",
         file: "block/mq-deadline.c",
         function: "__dd_dispatch_request",
-        notes: "dispatch of one class; no priorities, so no ageing",
+        notes: "dispatch, classes of priority and their ageing as in 6.12 and 7.2",
     }],
     options: OPTIONS,
-    conformance: "order tables, and random arrivals against a naive list; no kernel vectors",
-    build: |options, hz| build(options, hz, true),
+    conformance: "order tables, a naive list, and `cargo xtask oracle`: the kernel's own code on random input",
+    build: |options, hz| build(options, hz, Sweep::Position, Tags::Map),
 };
 
-/// An mq-deadline that keeps its sweep as a position, or as the request that came next.
-pub(super) fn build(options: &Options, hz: Hz, sweep_is_position: bool) -> Box<dyn Elevator> {
+/// What `async_depth` is a limit of.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Tags {
+    /// Nothing: there is none yet (until 5.13).
+    Free,
+    /// Words of the map of tags, in proportion.
+    Word,
+    /// The map.
+    Map,
+}
+
+/// An mq-deadline whose sweeps go on, and whose writes take tags, like this.
+pub(super) fn build(options: &Options, hz: Hz, sweep: Sweep, tags: Tags) -> Box<dyn Elevator> {
     let rules = Rules {
         contiguous_batches: false,
         restart_at_lowest: false,
         alias_leaves: false,
         due_is_expired: true,
-        sweep_is_position,
+        sweep,
+        has_classes: tags != Tags::Free,
     };
     Box::new(MqDeadline {
         core: Deadline::new(options, hz, rules),
+        has_classes: rules.has_classes,
+        aging: deadline::ticks(options, hz, "prio_aging_expire_ms"),
+        queued: [0; NR_CLASSES],
         async_depth: options.unsigned("async_depth") as u32,
+        tags,
         flushes: VecDeque::new(),
         passed: VecDeque::new(),
         waiting: 0,
@@ -73,8 +99,14 @@ pub(super) fn build(options: &Options, hz: Hz, sweep_is_position: bool) -> Box<d
 #[derive(Clone, Debug)]
 struct MqDeadline {
     core: Deadline,
+    has_classes: bool,
+    /// Age in ticks at which requests of the lower classes go first.
+    aging: u64,
+    /// Requests of each class that wait, or that the device has.
+    queued: [u32; NR_CLASSES],
     /// Tags for all but synchronous reads; 0 for no limit.
     async_depth: u32,
+    tags: Tags,
     /// Flushes that wait, one at the end of each epoch but the current.
     flushes: VecDeque<RqId>,
     /// Requests that wait, by epoch, without the current.
@@ -88,6 +120,20 @@ struct MqDeadline {
 }
 
 impl MqDeadline {
+    /// An old request of a lower class, else the next of the highest class that has any, even if it has nothing to
+    /// give.
+    #[inline]
+    fn next_of_classes(&mut self, ctx: &mut Ctx<'_>) -> Option<RqId> {
+        if self.queued.iter().filter(|queued| **queued > 0).count() >= 2 {
+            let aged = |class| self.core.select(ctx.requests, class, ctx.now, self.aging);
+            if let Some(rq) = (IoClass::BestEffort as usize..NR_CLASSES).find_map(aged) {
+                return Some(rq);
+            }
+        }
+        let class = self.queued.iter().position(|queued| *queued > 0)?;
+        self.core.select(ctx.requests, class, ctx.now, 0)
+    }
+
     #[inline]
     fn left(&mut self, rq: RqId) {
         match (self.epoch - self.epochs[rq.0 as usize]) as usize {
@@ -102,7 +148,7 @@ impl MqDeadline {
 
 impl Elevator for MqDeadline {
     fn quirks(&self) -> Quirks {
-        Quirks::SORTING
+        Quirks { minds_completions: self.has_classes, ..Quirks::SORTING }
     }
 
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
@@ -119,6 +165,7 @@ impl Elevator for MqDeadline {
 
     fn merged_requests(&mut self, ctx: &mut Ctx<'_>, kept: RqId, gone: RqId) {
         self.core.merged_requests(ctx, kept, gone);
+        self.queued[ctx.requests[gone].class as usize] -= 1;
         // What remains must leave before the earlier of the two flushes that waited for its parts.
         let (a, b) = (self.epochs[kept.0 as usize], self.epochs[gone.0 as usize]);
         self.epochs[gone.0 as usize] = a.max(b);
@@ -134,6 +181,7 @@ impl Elevator for MqDeadline {
             self.epoch += 1;
             return;
         }
+        self.queued[ctx.requests[rq].class as usize] += 1;
         *slot(&mut self.epochs, rq) = self.epoch;
         self.waiting += 1;
         self.core.add(ctx, rq);
@@ -144,13 +192,26 @@ impl Elevator for MqDeadline {
             self.passed.pop_front();
             return self.flushes.pop_front();
         }
-        let rq = self.core.next(ctx)?;
+        let rq = if self.has_classes { self.next_of_classes(ctx)? } else { self.core.next(ctx)? };
         self.left(rq);
         Some(rq)
     }
 
-    fn depth_limit(&self, bio: &Bio, nr_tags: u32) -> u32 {
-        if bio.dir == Dir::Read || self.async_depth == 0 { nr_tags } else { self.async_depth.min(nr_tags) }
+    fn completed(&mut self, ctx: &mut Ctx<'_>, rq: RqId) {
+        if !ctx.requests[rq].flush {
+            self.queued[ctx.requests[rq].class as usize] -= 1;
+        }
+    }
+
+    fn tag_limit(&self, bio: &Bio, nr_tags: u32) -> Limit {
+        let depth = if self.async_depth == 0 { nr_tags } else { self.async_depth };
+        match self.tags {
+            Tags::Map if bio.dir == Dir::Write => Limit::OfMap(depth),
+            Tags::Word if bio.dir == Dir::Write => {
+                Limit::OfWord((depth * Shape::new(nr_tags).of_word()).div_ceil(nr_tags))
+            }
+            _ => Limit::None,
+        }
     }
 
     fn is_empty(&self) -> bool {

@@ -230,7 +230,7 @@ mod tests {
             ("6.7.2", "linux-6.8", false),
             ("6.10.14", "linux-6.10", false),
             ("5.14.0-427.el9.x86_64", "linux-5.15.85", false),
-            ("7.2.0", "linux-6.18", false),
+            ("7.2.0", "linux-7.2", true),
             ("3.10.0-1160.el7.x86_64", "linux-3.3", false),
             ("2.6.32-573.el6", "linux-2.6.38", false),
         ] {

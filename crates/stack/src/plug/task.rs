@@ -1,16 +1,20 @@
 //! The plug of a task: requests stay on a list of the submitter until it is flushed.
 //!
 //! ```text
-//! submit       join the list's requests, newest first; else the elevator's; else a new request on the list
-//! list full    flushed before another request is added: 16 (3.1), 32 or a last request of 128 KiB (5.16)
+//! submit       join the list's requests, newest first (from 5.16 on the newest only); else the elevator's; else a new
+//!              request on the list
+//! list full    flushed before another request is added: 16 (3.1), 32 or a last request of 128 KiB (5.10), 32 or a
+//!              first request of 128 KiB (6.13)
 //! task sleeps  flushed
-//! order        as they came; by sector from 3.9 on; from 5.16 to 6.12 the newest first unless an elevator gets them
+//! order        as they came; by sector from 3.9 on, not in 5.x; from 5.16 to 6.12 the newest first unless an elevator
+//!              gets them
 //! finish       flushed; in 2.6.39 .. 3.2 the outermost plug is that of the whole read call, later of one submission
 //! ```
-//! Source: 3.2.7 and 4.4 `block/blk-core.c` (`blk_queue_bio`, `blk_flush_plug_list`), 6.1 `block/blk-mq.c`
-//! (`blk_add_rq_to_plug`, `blk_mq_flush_plug_list`). Known deviations: one queue, so the sorting by queue and the limit
-//! of 64 for lists over several queues do not arise; where order changed (3.9, 6.13), and since when lists heed
-//! `nomerges` (3.13; 3.2.7 does not, 4.4 does: here from 3.9 on), is from memory.
+//! Source: 3.2.7 and 4.4 `block/blk-core.c` (`blk_queue_bio`, `blk_flush_plug_list`), 5.10, 6.1, 6.12, 7.2
+//! `block/blk-mq.c` (`blk_add_rq_to_plug`, `blk_mq_flush_plug_list`), `block/blk-merge.c` (`blk_attempt_plug_merge`).
+//! Known deviations: one queue, so the sorting by queue and the limit of 64 for lists over several queues do not arise;
+//! where order changed (3.9, 6.13), and since when lists heed `nomerges` (3.13; 3.2.7 does not, 4.4 does: here from 3.9
+//! on), is from memory.
 
 use super::{Build, PlugOrder, Plugging};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
@@ -41,6 +45,7 @@ const ORIGIN: &[Origin] = &[Origin {
     notes: "read in 3.2.7, 4.4 and 6.1",
 }];
 
+const ORACLE: &str = "`cargo xtask oracle`: the kernel's own code on random input";
 const CONFORMANCE: &str = "held by the tests of the request queue; traces of 6.18 come with the capture layer";
 
 /// 2.6.39 and 3.0.
@@ -83,24 +88,34 @@ pub(super) const ENTRY_3_9: Entry<Build> = Entry {
     build: |options| build(options, false, true),
 };
 
+/// blk-mq until 5.15.
+pub(super) const ENTRY_5_10: Entry<Build> = Entry {
+    name: "task-5.10",
+    summary: "plug of the task for one submission, flushed at 32 requests or after one of 128 KiB, as they came",
+    origin: ORIGIN,
+    options: &options(32, 128, PlugOrder::Arrival),
+    conformance: ORACLE,
+    build: |options| build(options, false, true),
+};
+
 /// 5.16 until 6.12.
 pub(super) const ENTRY_5_16: Entry<Build> = Entry {
     name: "task-5.16",
     summary: "plug of the task for one submission, flushed at 32 requests or after one of 128 KiB",
     origin: ORIGIN,
     options: &options(32, 128, PlugOrder::Newest),
-    conformance: CONFORMANCE,
-    build: |options| build(options, false, true),
+    conformance: ORACLE,
+    build: |options| batched(options, false),
 };
 
-/// 6.13 and later.
+/// 6.13 and later, and late levels of 6.12.
 pub(super) const ENTRY_6_13: Entry<Build> = Entry {
     name: "task-6.13",
-    summary: "as task-5.16, and its requests leave as they came",
+    summary: "as task-5.16, and its requests leave as they came; the first one's size counts",
     origin: ORIGIN,
     options: &options(32, 128, PlugOrder::Arrival),
-    conformance: CONFORMANCE,
-    build: |options| build(options, false, true),
+    conformance: ORACLE,
+    build: |options| batched(options, true),
 };
 
 fn build(options: &Options, whole_call: bool, heeds_nomerges: bool) -> Plugging {
@@ -108,7 +123,18 @@ fn build(options: &Options, whole_call: bool, heeds_nomerges: bool) -> Plugging 
         max_requests: options.unsigned("max_requests") as u32,
         flush_sectors: options.unsigned("flush_kb") as u32 * 2,
         whole_call,
+        first_counts: false,
+        joins_any: true,
         heeds_nomerges,
         order: [PlugOrder::Arrival, PlugOrder::Sector, PlugOrder::Newest][options.unsigned("order") as usize],
     }
+}
+
+/// The lists of 5.16 and later, where a bio joins the newest request only.
+fn batched(options: &Options, counts_first: bool) -> Plugging {
+    let mut plugging = build(options, false, true);
+    if let Plugging::Task { first_counts, joins_any, .. } = &mut plugging {
+        (*first_counts, *joins_any) = (counts_first, false);
+    }
+    plugging
 }

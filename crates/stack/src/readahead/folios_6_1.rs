@@ -164,7 +164,7 @@ impl Folios61 {
         } else if req > max || page.0.wrapping_sub(state.prev_page()) <= 1 {
             initial = true;
         } else {
-            let mut history = cached_run_before(mapping, page, max);
+            let mut history = cached_run_before(mapping, page, max, false);
             if history <= req {
                 FolioState::plain(mapping, kind, page, req, 0);
                 return;
@@ -211,7 +211,8 @@ impl Folios61 {
             }
         }
         let (size, async_size) = (state.size, state.async_size);
-        let (stop, early) = state.place(mapping, kind, Cut { order, skip_order_1: !self.level.order_1 });
+        let (stop, early) =
+            state.place(mapping, kind, Cut { order, skip_order_1: !self.level.order_1, marks_end: true });
         if early {
             FolioState::plain(mapping, kind, PageIndex(stop), size, async_size);
         } else if let Some(last) = super::parts::last_page(mapping) {
@@ -290,6 +291,8 @@ impl Readahead for Folios61 {
             }),
             step::largest_folio(false),
             step::in_the_way(false),
+            step::marks_end(true),
+            step::history(true),
         ];
         steps.extend(step::SINCE_5_10);
         steps

@@ -1,4 +1,4 @@
-//! 6.11 to 6.14 (and 6.18, which adds to it): on-demand read-ahead on large folios, misses and markers decided apart.
+//! 6.11 to 6.14 (and 6.18 and 7.2, which add to it): on-demand read-ahead on large folios, misses and markers decided apart.
 //!
 //! A miss starts a stream if it is the file's first page, larger than the limit, or next to the previous read; the tail
 //! is what the request leaves, or half the window. A miss with more cached pages before it than it asks
@@ -19,7 +19,7 @@
 
 use super::parts::folios::{Cut, FolioState};
 use super::parts::probe::{cached_run_before, first_miss_from};
-use super::parts::{next_size, step};
+use super::parts::{last_page, next_size, step};
 use super::{Advice, Build, FaultWindow, Folio, Limits, Mapping, ReadRequest, Readahead, StepText, Token};
 use crate::event::RaKind;
 use crate::origin::{Entry, Origin};
@@ -39,6 +39,10 @@ pub(super) struct Level {
     reads_rest: bool,
     /// Orders are limited by the mapping, not by the page tables alone.
     limit_of_mapping: bool,
+    /// A whole limit of cached pages before a miss counts whole, not one page less.
+    whole_history: bool,
+    /// A window that ends with the file carries a marker.
+    marks_end: bool,
 }
 
 const V6_12: Level = Level {
@@ -47,10 +51,14 @@ const V6_12: Level = Level {
     vain_is_marker: false,
     reads_rest: false,
     limit_of_mapping: true,
+    whole_history: false,
+    marks_end: true,
 };
 const V6_12_4: Level = Level { keeps_size: false, vain_is_marker: true, reads_rest: true, ..V6_12 };
 /// 6.18.
 pub(super) const V6_18: Level = Level { orders: Orders::FromState, reads_rest: true, ..V6_12 };
+/// 7.2.
+pub(super) const V7_2: Level = Level { whole_history: true, marks_end: false, ..V6_18 };
 
 /// The common part of all entries.
 const BASE: Entry<Build> = Entry {
@@ -156,7 +164,7 @@ impl Folios {
 
     /// Cuts and submits the window of the state. `hint` is the order of the folio that carried the marker.
     fn submit(&mut self, mapping: &mut dyn Mapping, kind: RaKind, hint: u8) {
-        let Level { orders, reads_rest, limit_of_mapping, .. } = self.level;
+        let Level { orders, reads_rest, limit_of_mapping, marks_end, .. } = self.level;
         let max_order = match mapping.limits().max_folio_order {
             1.. if !limit_of_mapping => MAX_ORDER,
             order => order,
@@ -164,6 +172,11 @@ impl Folios {
         let state = &mut self.state;
         state.announce(mapping, if orders == Orders::FromState { state.order } else { hint });
         let whole = (PageIndex(state.start), state.size, state.async_size);
+        // The tail of pages that are read one by one.
+        let tail = |mapping: &dyn Mapping, end: u64| {
+            let marks = marks_end || last_page(mapping).is_none_or(|last| end <= last);
+            if marks { whole.2 } else { 0 }
+        };
         let order = match orders {
             _ if state.size == 0 => return,
             Orders::FromMarker if max_order == 0 || state.size < MIN_FOLIO_WINDOW => {
@@ -173,7 +186,8 @@ impl Folios {
             Orders::FromMarker => hint,
             Orders::FromState if max_order == 0 => {
                 state.order = 0;
-                return FolioState::plain(mapping, kind, whole.0, whole.1, whole.2);
+                let tail = tail(mapping, whole.0.0 + whole.1);
+                return FolioState::plain(mapping, kind, whole.0, whole.1, tail);
             }
             Orders::FromState => state.order,
         };
@@ -181,11 +195,12 @@ impl Folios {
         if orders == Orders::FromState {
             state.order = order;
         }
-        let (stop, early) = state.place(mapping, kind, Cut { order, skip_order_1: false });
+        let (stop, early) = state.place(mapping, kind, Cut { order, skip_order_1: false, marks_end });
         if early {
             // The whole size, from where it stopped, goes past the window.
             let nr_pages = if reads_rest { whole.1 - (stop - whole.0.0) } else { whole.1 };
-            FolioState::plain(mapping, kind, PageIndex(stop), nr_pages, whole.2);
+            let tail = tail(mapping, stop + nr_pages);
+            FolioState::plain(mapping, kind, PageIndex(stop), nr_pages, tail);
         }
     }
 }
@@ -215,7 +230,7 @@ impl Readahead for Folios {
                 state.async_size = state.size / 2;
             }
         } else {
-            let mut history = cached_run_before(mapping, page, max);
+            let mut history = cached_run_before(mapping, page, max, self.level.whole_history);
             if history <= nr_requested {
                 return FolioState::plain(mapping, RaKind::Sync, page, nr_requested, 0);
             }
@@ -294,7 +309,8 @@ impl Readahead for Folios {
     }
 
     fn steps(&self) -> Vec<StepText> {
-        let Level { orders, keeps_size, vain_is_marker, reads_rest, limit_of_mapping } = self.level;
+        let Level { orders, keeps_size, vain_is_marker, reads_rest, limit_of_mapping, whole_history, marks_end } =
+            self.level;
         let mut steps = vec![
             step::one_rule(false),
             step::behind_window(false),
@@ -308,6 +324,8 @@ impl Readahead for Folios {
             }),
             step::largest_folio(limit_of_mapping),
             step::in_the_way(reads_rest),
+            step::marks_end(marks_end),
+            step::history(!whole_history),
         ];
         steps.extend(step::SINCE_5_10);
         steps

@@ -148,7 +148,7 @@ impl OnDemand {
     /// `try_context_readahead`: pages cached just before the miss show a stream that the state does not know.
     fn continue_history(&mut self, mapping: &dyn Mapping, at: u64, req: u64, max: u64) -> bool {
         let before = match self.kernel >= Kernel::V5_4 {
-            true => cached_run_before(mapping, PageIndex(at), max),
+            true => cached_run_before(mapping, PageIndex(at), max, false),
             false => (0..max.min(at)).take_while(|back| mapping.present(PageIndex(at - 1 - back))).count() as u64,
         };
         let enough = if self.kernel == Kernel::V2_6_38 { 0 } else { req };

@@ -182,7 +182,7 @@ fn the_model_of_a_release_is_the_nearest() {
         ("6.8.0-45-generic", "linux-6.6.57", true),
         ("6.19.1", "linux-6.18", false),
         ("6.10.2", "linux-6.10", false),
-        ("7.2.0", "linux-6.18", false),
+        ("7.2.0", "linux-7.2", true),
         ("nonsense", "linux-6.18", false),
     ] {
         let (release, build) = release.split_once(' ').unwrap_or((release, ""));

@@ -169,7 +169,7 @@ fn short_of_requests(settings: &[(&str, i64)]) -> Option<(u64, u64)> {
     let mut short = Vec::new();
     random_readers(&mut driver, 1500, |driver| {
         let bio = Bio { context: IoContext { task: 1, thread_group: 1 }, ..driver.bio(Read, 5_000_000, 128) };
-        if driver.now > Nanos::from_ms(620) && driver.elevator.depth_limit(&bio, 256) < 256 {
+        if driver.now > Nanos::from_ms(620) && driver.elevator.tag_limit(&bio, 256) != Limit::OfMap(256) {
             short.push(driver.now.0 / 1_000_000);
         }
     });

@@ -4,7 +4,7 @@ use super::super::testing::Driver;
 use super::*;
 use crate::event::Dir::{Read, Write};
 use crate::event::{CallId, Content};
-use crate::request::BioId;
+use crate::request::{BioId, IoClass};
 use crate::rng::Rng;
 use std::collections::BTreeMap;
 
@@ -22,6 +22,7 @@ fn bio(dir: Dir, sync: bool, sector: u64, task: u32) -> Bio {
         content: Content::Data,
         sync,
         no_idle: false,
+        class: IoClass::BestEffort,
         prio: false,
         flush: false,
         context: IoContext { task, thread_group: task },

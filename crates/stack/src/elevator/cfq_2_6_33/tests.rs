@@ -5,7 +5,7 @@ use super::super::{Ctx, ELEVATORS};
 use crate::event::Dir::{self, Read, Write};
 use crate::event::{CallId, Content, RqId};
 use crate::origin::find;
-use crate::request::{Bio, BioId, IoContext, Request};
+use crate::request::{Bio, BioId, IoClass, IoContext, Request};
 use crate::units::{Hz, Nanos, Sector};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -23,6 +23,7 @@ fn bio(dir: Dir, sector: u64, nr_sectors: u32, task: u32) -> Bio {
         content: Content::Data,
         sync: dir == Read,
         no_idle: false,
+        class: IoClass::BestEffort,
         prio: false,
         flush: false,
         context: context(task),
@@ -446,6 +447,7 @@ fn fast_devices_are_not_waited_for() {
                     content: bio.content,
                     sync: true,
                     no_idle: false,
+                    class: IoClass::BestEffort,
                     prio: false,
                     flush: false,
                     started: false,

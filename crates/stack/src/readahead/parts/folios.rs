@@ -35,6 +35,8 @@ pub(in crate::readahead) struct Cut {
     pub(in crate::readahead) order: u8,
     /// 6.1 never uses order 1.
     pub(in crate::readahead) skip_order_1: bool,
+    /// A window that ends with the file carries a marker (until 6.x).
+    pub(in crate::readahead) marks_end: bool,
 }
 
 impl Cut {
@@ -115,7 +117,7 @@ impl FolioState {
             if (page..page + (1 << order)).any(|page| mapping.present(PageIndex(page))) {
                 break;
             }
-            if page == mark >> order << order {
+            if page == mark >> order << order && (cut.marks_end || last >= start + self.size) {
                 marker = Some(PageIndex(page));
             }
             folios.push(Folio { first: PageIndex(page), order });

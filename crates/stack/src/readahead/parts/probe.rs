@@ -113,8 +113,13 @@ pub(in crate::readahead) fn first_miss_from(
 }
 
 /// How many cached pages end just before `page`, as the kernel counts them in at most `nr_probes` looks; `page` itself
-/// if they reach back to the start of the file.
-pub(in crate::readahead) fn cached_run_before(mapping: &dyn Mapping, page: PageIndex, nr_probes: u64) -> u64 {
+/// if they reach back to the start of the file. If all looks find a page, the last one counts only if `whole` is set.
+pub(in crate::readahead) fn cached_run_before(
+    mapping: &dyn Mapping,
+    page: PageIndex,
+    nr_probes: u64,
+    whole: bool,
+) -> u64 {
     let before = page.0.wrapping_sub(1);
     let (mut cursor, mut there) = Cursor::start(mapping, before);
     for probe in 0..nr_probes {
@@ -122,8 +127,8 @@ pub(in crate::readahead) fn cached_run_before(mapping: &dyn Mapping, page: PageI
             there = cursor.step(Direction::Down);
         }
         if !there || cursor.index == u64::MAX {
-            break;
+            return before.wrapping_sub(cursor.index);
         }
     }
-    before.wrapping_sub(cursor.index)
+    before.wrapping_sub(cursor.index) + u64::from(whole)
 }

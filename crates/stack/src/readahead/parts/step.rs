@@ -49,8 +49,7 @@ pub(in crate::readahead) const fn limit_0(forced: bool) -> StepText {
 }
 
 /// Common to all from 5.10 on.
-pub(in crate::readahead) const SINCE_5_10: [StepText; 6] = [
-    history(true),
+pub(in crate::readahead) const SINCE_5_10: [StepText; 5] = [
     over_limit(true),
     marker_from_clipped(true),
     limit_0(true),
@@ -69,4 +68,8 @@ pub(in crate::readahead) const fn largest_folio(of_mapping: bool) -> StepText {
 pub(in crate::readahead) const fn in_the_way(rest: bool) -> StepText {
     let answers = ["reads the rest of the window", "reads the whole size again and goes past the window"];
     pick("a cached page in the way of folios", rest, answers)
+}
+
+pub(in crate::readahead) const fn marks_end(marked: bool) -> StepText {
+    pick("a window that ends with the file", marked, ["carries a marker", "carries no marker"])
 }

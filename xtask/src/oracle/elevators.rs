@@ -1,0 +1,370 @@
+//! Elevators behind a queue: the model's queue with a device that the case controls, against the kernel's merging
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use iowhy_stack::block::rules::{Budget, Flushes, Merging, QueueRules};
+use iowhy_stack::block::{BlockQueue, PlugList, QueueLimits, Submitted, Wakeup};
+use iowhy_stack::device::{Command, Completion, Device, DeviceStats};
+use iowhy_stack::elevator::{ELEVATORS, Elevator};
+use iowhy_stack::event::{CallId, Content, Dir, UnplugCause};
+use iowhy_stack::kernel::Stack;
+use iowhy_stack::record::Recorder;
+use iowhy_stack::request::{Bio, BioId, IoClass, IoContext};
+use iowhy_stack::rng::Rng;
+use iowhy_stack::units::{Hz, Nanos, Sector};
+
+use super::{Case, Policy, Step};
+
+/// Tick rate of the shim.
+const HZ: u32 = 250;
+
+const HEADERS: &[&str] = &[
+    "linux/list.h",
+    "linux/hash.h",
+    "linux/hashtable.h",
+    "linux/rbtree.h",
+    "linux/rbtree_types.h",
+    "linux/rbtree_augmented.h",
+    "linux/sbitmap.h",
+];
+
+/// The lookup of requests that a bio, or a request, may join, and the joining.
+const MERGING: &[(&str, &[&str])] = &[
+    (
+        "block/elevator.c",
+        &[
+            "rq_hash_key",
+            "elv_bio_merge_ok",
+            "__elv_rqhash_del",
+            "elv_rqhash_del",
+            "elv_rqhash_add",
+            "elv_rqhash_reposition",
+            "elv_rqhash_find",
+            "elv_rb_add",
+            "elv_rb_del",
+            "elv_rb_find",
+            "elv_merge",
+            "elv_merged_request",
+            "elv_merge_requests",
+            "elv_latter_request",
+            "elv_former_request",
+            "elv_rb_latter_request",
+            "elv_rb_former_request",
+            "elv_attempt_insert_merge",
+        ],
+    ),
+    (
+        "block/blk-merge.c",
+        &[
+            "blk_try_req_merge",
+            "ll_new_hw_segment",
+            "ll_back_merge_fn",
+            "ll_front_merge_fn",
+            "ll_merge_requests_fn",
+            "blk_rq_merge_ok",
+            "blk_try_merge",
+            "attempt_merge",
+            "attempt_back_merge",
+            "attempt_front_merge",
+            "blk_attempt_req_merge",
+            "bio_attempt_back_merge",
+            "bio_attempt_front_merge",
+            "blk_mq_sched_try_merge",
+            "blk_attempt_bio_merge",
+            "blk_bio_list_merge",
+            "blk_attempt_plug_merge",
+        ],
+    ),
+    ("block/blk-mq-sched.c", &["blk_mq_sched_try_insert_merge", "blk_mq_sched_insert_requests"]),
+    ("block/blk.h", &["BLK_MAX_REQUEST_COUNT", "BLK_PLUG_FLUSH_SIZE"]),
+    (
+        "include/linux/blk-mq.h",
+        &[
+            "rq_list_add",
+            "rq_list_add_tail",
+            "rq_list_add_head",
+            "rq_list_pop",
+            "rq_list_peek",
+            "rq_list_next",
+            "rq_list_empty",
+            "rq_list_for_each",
+        ],
+    ),
+    (
+        "block/blk-mq.c",
+        &[
+            "blk_plug_max_rq_count",
+            "blk_add_rq_to_plug",
+            "plug_rq_cmp",
+            "blk_mq_flush_plug_list",
+            "blk_mq_dispatch_plug_list",
+            "blk_mq_dispatch_list",
+        ],
+    ),
+];
+
+const LEGEND: &[(char, &str)] = &[
+    ('#', "device takes that many, largest request in sectors, most segments, nomerges, scheduler tags"),
+    ('=', "number of a tunable, value"),
+    (
+        'b',
+        "bio: 0 read, 1 write, 3 synchronous write; sector; sectors; class 1 real time, 2 best effort, 3 idle. Answer: \
+         j joined, n new, x no tag; then what was issued",
+    ),
+    ('p', "the same onto the plug of the task"),
+    ('u', "the plug is flushed"),
+    ('c', "the device completes one of those that it has, counted from the oldest"),
+    ('w', "microseconds pass"),
+];
+
+/// A tunable: its key in the model, how many of the kernel's units are one there, and the bounds of what is tried.
+type Tunable = (&'static str, i64, (i64, i64));
+
+const DEADLINE: &[Tunable] = &[
+    ("read_expire_ms", 1, (1, 800)),
+    ("write_expire_ms", 1, (1, 4000)),
+    ("writes_starved", 1, (0, 4)),
+    ("fifo_batch", 1, (0, 20)),
+    ("front_merges", 1, (0, 1)),
+    ("prio_aging_expire_ms", 1, (0, 2000)),
+];
+
+pub(super) const MQ_DEADLINE: Policy = Policy {
+    name: "mq-deadline",
+    program: "deadline.c",
+    files: &["block/mq-deadline.c", "lib/sbitmap.c", "lib/rbtree.c"],
+    headers: HEADERS,
+    cuts: MERGING,
+    draw: |rng, _| draw(rng, DEADLINE, 2),
+    valid,
+    model: |stack, case| model(stack, case, "mq-deadline", DEADLINE),
+    legend: LEGEND,
+    not_decisions: &["c", "w", "u"],
+};
+
+const LATENCIES: &[Tunable] = &[("read_lat_us", 1000, (1, 20_000)), ("write_lat_us", 1000, (1, 40_000))];
+
+pub(super) const KYBER: Policy = Policy {
+    name: "kyber",
+    program: "kyber.c",
+    files: &["block/kyber-iosched.c", "lib/sbitmap.c", "lib/rbtree.c"],
+    draw: |rng, _| draw(rng, LATENCIES, 1),
+    model: |stack, case| model(stack, case, "kyber", LATENCIES),
+    ..MQ_DEADLINE
+};
+
+/// A random case. No two requests of one direction start at one sector: which of them a bio finds depends on the shape
+/// of the kernel's tree.
+fn draw(rng: &mut Rng, tunables: &[Tunable], most_nomerges: i64) -> Case {
+    let mut between = |low: i64, high: i64| low + rng.below((high - low + 1) as u64) as i64;
+    let depth = [1, 1, 2, 4, 16][between(0, 4) as usize];
+    let (max_sectors, segments) =
+        ([32, 64, 256, 2560][between(0, 3) as usize], [4, 16, 128, 168][between(0, 3) as usize]);
+    let nomerges = [0, 0, 0, 0, 1, 2][between(0, 5) as usize].min(most_nomerges);
+    let tags = [4000, 256, 64, 8, between(1, 300)][between(0, 4) as usize];
+    let mut settings = vec![Step::new('#', &[depth, max_sectors, segments, nomerges, tags])];
+    for (number, (_, unit, (low, high))) in tunables.iter().enumerate() {
+        if between(0, 2) == 0 {
+            settings.push(Step::new('=', &[number as i64, between(*low, *high) * unit]));
+        }
+    }
+    // Small worlds touch each other, large ones do not; few completions fill the queue.
+    let (places, writes, completions) = ([12, 40, 400, 100_000][between(0, 3) as usize], between(0, 4), between(2, 9));
+    let plugged = [0, 0, 5, 9][between(0, 3) as usize];
+    let classes = [0, 0, 3, 9][between(0, 3) as usize];
+    let (pause, nr_steps) = ([50, 3_000, 40_000, 400_000][between(0, 3) as usize], between(10, 250));
+    let (mut next, mut used) = (0, BTreeSet::new());
+    let steps = (0..nr_steps).map(|_| match between(0, 20) {
+        0 => Step::new('w', &[between(0, pause)]),
+        1 => Step::new('u', &[]),
+        kind if kind < 2 + completions => Step::new('c', &[between(0, 15)]),
+        kind => {
+            let kind_of_bio = if between(0, 4) < writes { [1, 3][between(0, 1) as usize] } else { 0 };
+            let mut block = if kind % 3 == 0 { next } else { between(0, places) };
+            let mut blocks = [between(1, 4), between(1, 4), between(1, 40)][between(0, 2) as usize];
+            while used.contains(&(kind_of_bio & 1, block)) {
+                block += 1;
+            }
+            while (1..blocks).any(|more| used.contains(&(kind_of_bio & 1, block + more))) {
+                blocks -= 1;
+            }
+            used.extend((0..blocks).map(|more| (kind_of_bio & 1, block + more)));
+            next = block + blocks;
+            let class = if between(0, 9) < classes { between(1, 3) } else { 2 };
+            let op = if between(0, 9) < plugged { 'p' } else { 'b' };
+            Step::new(op, &[kind_of_bio, 8 * block, 8 * blocks, class])
+        }
+    });
+    let steps = steps.collect();
+    Case { settings, steps }
+}
+
+/// Bios of whole pages and a class, none of which overlaps another of its direction.
+fn valid(case: &Case) -> bool {
+    let mut used = BTreeSet::new();
+    case.steps.iter().filter(|step| matches!(step.op, 'b' | 'p')).all(|step| {
+        let [kind, sector, sectors, class] = [0, 1, 2, 3].map(|index| step.get(index));
+        let aligned = sector % 8 == 0 && sectors % 8 == 0 && sectors > 0 && class > 0;
+        aligned && (0..sectors / 8).all(|page| used.insert((kind & 1, sector / 8 + page)))
+    })
+}
+
+/// A device that completes what it is told to.
+#[derive(Clone, Default)]
+struct Obedient {
+    state: Arc<Mutex<State>>,
+    depth: u32,
+}
+
+#[derive(Default)]
+struct State {
+    in_flight: Vec<u32>,
+    done: Vec<u32>,
+    issued: String,
+}
+
+impl Obedient {
+    fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        act(&mut self.state.lock().expect("one thread"))
+    }
+}
+
+impl Device for Obedient {
+    fn queue_depth(&self) -> u32 {
+        self.depth
+    }
+
+    fn nr_sectors(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn submit(&mut self, _now: Nanos, command: Command) {
+        self.with(|state| {
+            state.in_flight.push(command.tag);
+            let letter = if command.dir == Dir::Read { 'R' } else { 'W' };
+            state.issued += &format!(" {letter}{}+{}", command.sector.0, command.nr_sectors);
+        });
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        self.with(|state| (!state.in_flight.is_empty()).then_some(Nanos::ZERO))
+    }
+
+    fn advance(&mut self, _now: Nanos) -> Option<Completion> {
+        self.with(|state| state.done.pop()).map(|tag| Completion { tag, ..Completion::default() })
+    }
+
+    fn stats(&self) -> DeviceStats {
+        DeviceStats::default()
+    }
+
+    fn rotational(&self) -> bool {
+        false
+    }
+}
+
+/// The elevator that this kernel calls so, with the tunables of the case.
+fn elevator(stack: &Stack, case: &Case, name: &str, tunables: &[Tunable]) -> Box<dyn Elevator> {
+    let names = stack.kernel.elevator_names;
+    let name = names.iter().find(|(short, _)| *short == name).map_or(name, |(_, full)| full);
+    let entry = ELEVATORS.iter().find(|entry| entry.name == name).expect("the table has the elevators of its kernels");
+    let mut options = entry.defaults();
+    for step in case.settings.iter().filter(|step| step.op == '=') {
+        let (key, unit, _) = tunables[step.unsigned(0) as usize];
+        options.set(key, step.get(1) / unit);
+    }
+    (entry.build)(&options, Hz(HZ))
+}
+
+/// The model's answers.
+fn model(stack: &Stack, case: &Case, name: &str, tunables: &[Tunable]) -> Vec<String> {
+    let setup = &case.settings[0];
+    let device = Obedient { depth: setup.unsigned(0) as u32, ..Obedient::default() };
+    let limits = QueueLimits {
+        hz: Hz(HZ),
+        max_sectors: setup.unsigned(1) as u32,
+        max_segments: setup.unsigned(2) as u32,
+        nr_requests: setup.unsigned(4) as u32,
+        batch_requests: 0,
+        batch_time: Nanos::ZERO,
+        max_queue_sectors: 0,
+        command: Nanos::ZERO,
+        interrupt: Nanos::ZERO,
+        kblockd: Nanos::ZERO,
+    };
+    let rules = QueueRules {
+        budget: Budget::Device,
+        wbt: false,
+        flushes: Flushes::Sequenced,
+        merging: [Merging::All, Merging::OneHit, Merging::Never][setup.unsigned(3) as usize],
+        ..QueueRules::MULTI
+    };
+    let plugging = (stack.plug.entry.build)(&stack.plug.options);
+    let mut list = PlugList::new();
+    let queue = BlockQueue::new(limits, elevator(stack, case, name, tunables), Box::new(device.clone()), plugging);
+    let (mut queue, mut rec) = (queue.with_rules(rules), Recorder::new(None));
+    let mut now = Nanos(1_000_000_000 / u64::from(HZ));
+    let mut answers = Vec::with_capacity(case.steps.len());
+    let mut timers: Vec<Nanos> = Vec::new();
+    for step in &case.steps {
+        let mut answer = step.op.to_string();
+        match step.op {
+            'b' | 'p' => {
+                let bio = bio(step, now);
+                let before = queue.tags().0;
+                let plug = (step.op == 'p').then_some(&mut list);
+                answer = match queue.submit(now, bio, plug, &mut rec) {
+                    Submitted::NoRequest => "x",
+                    Submitted::Queued if queue.tags().0 > before => "n",
+                    Submitted::Queued => "j",
+                }
+                .to_owned();
+            }
+            'u' => queue.flush_plug(now, &mut list, UnplugCause::Finish, &mut rec),
+            'c' => {
+                let done = device.with(|state| {
+                    let place = step.unsigned(0) as usize % state.in_flight.len().max(1);
+                    (place < state.in_flight.len()).then(|| state.in_flight.remove(place))
+                });
+                if let Some(tag) = done {
+                    device.with(|state| state.done.push(tag));
+                    queue.wake(now, Wakeup::Device, &mut rec);
+                    while queue.take_finished().is_some() {}
+                }
+            }
+            _ => {
+                let until = now + Nanos::from_us(step.unsigned(0));
+                while let Some(at) = timers.iter().copied().filter(|at| *at <= until).min() {
+                    timers.retain(|other| *other != at);
+                    queue.wake(at, Wakeup::Elevator, &mut rec);
+                    queue.wakeups(|at, wakeup| timers.extend((wakeup == Wakeup::Elevator).then_some(at)));
+                }
+                now = until;
+            }
+        }
+        queue.wakeups(|at, wakeup| timers.extend((wakeup == Wakeup::Elevator).then_some(at)));
+        answer += &device.with(|state| std::mem::take(&mut state.issued));
+        answers.push(answer);
+    }
+    answers
+}
+
+fn bio(step: &Step, now: Nanos) -> Bio {
+    Bio {
+        sector: Sector(step.unsigned(1)),
+        nr_sectors: step.unsigned(2) as u32,
+        dir: if step.get(0) & 1 == 0 { Dir::Read } else { Dir::Write },
+        content: Content::Data,
+        sync: step.get(0) != 1,
+        no_idle: false,
+        class: [IoClass::RealTime, IoClass::BestEffort, IoClass::Idle][(step.unsigned(3) as usize).clamp(1, 3) - 1],
+        prio: false,
+        flush: false,
+        context: IoContext::default(),
+        call: CallId::NONE,
+        queued: now,
+        token: 0,
+        next: BioId::NONE,
+    }
+}
