@@ -67,6 +67,13 @@ const INCIDENTS: &[Entry] = &[
     modelled!("2012-direct-io-stale-cache", stale_cache),
     modelled!("2012-plugged-readahead", plugged_readahead),
     modelled!("2018-readahead-window", readahead_window),
+    modelled!("2022-wbt-write-cache", wbt_write_cache),
+    modelled!("2024-deadline-insertion-lists", insertion_lists),
+    modelled!("2024-deadline-wake-batch", wake_batch),
+    modelled!("2024-flush-before-zeroing", flush_before_zeroing),
+    modelled!("2024-journal-past-throttle", journal_past_throttle),
+    modelled!("2024-plug-merge-end", plug_merge_end),
+    modelled!("2024-plug-per-bio", plug_per_bio),
 ];
 
 /// An incident that is known.

@@ -31,6 +31,8 @@ pub enum Plugging {
         heeds_nomerges: bool,
         /// In which order its requests leave.
         order: PlugOrder,
+        /// blk-mq compares a bio with the request of the list that came first, not with the newest (6.13 .. 6.15).
+        joins_oldest: bool,
     },
 }
 
@@ -58,4 +60,5 @@ pub const PLUGS: &[&Entry<Build>] = &[
     &task::ENTRY_3_9,
     &task::ENTRY_5_16,
     &task::ENTRY_6_13,
+    &task::ENTRY_6_16,
 ];

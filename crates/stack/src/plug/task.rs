@@ -5,18 +5,21 @@
 //! list full    flushed before another request is added: 16 (3.1), 32 or a last request of 128 KiB (5.16)
 //! task sleeps  flushed
 //! order        as they came; by sector from 3.9 on; from 5.16 to 6.12 the newest first unless an elevator gets them
+//! join         blk-mq looks at one request only: the newest; from 6.13 to 6.15, whose lists grow at the other end, at
+//!              the oldest
 //! finish       flushed; in 2.6.39 .. 3.2 the outermost plug is that of the whole read call, later of one submission
 //! ```
 //! Source: 3.2.7 and 4.4 `block/blk-core.c` (`blk_queue_bio`, `blk_flush_plug_list`), 6.1 `block/blk-mq.c`
-//! (`blk_add_rq_to_plug`, `blk_mq_flush_plug_list`). Known deviations: one queue, so the sorting by queue and the limit
-//! of 64 for lists over several queues do not arise; where order changed (3.9, 6.13), and since when lists heed
-//! `nomerges` (3.13; 3.2.7 does not, 4.4 does: here from 3.9 on), is from memory.
+//! (`blk_add_rq_to_plug`, `blk_mq_flush_plug_list`), `block/blk-merge.c` of 6.12.118 and 7.2
+//! (`blk_attempt_plug_merge`, repaired) and the words of the revert of e70c301faece. Known deviations: one queue, so
+//! the sorting by queue and the limit of 64 for lists over several queues do not arise; where order changed (3.9,
+//! 6.13), and since when lists heed `nomerges` (3.13; 3.2.7 does not, 4.4 does: here from 3.9 on), is from memory.
 
 use super::{Build, PlugOrder, Plugging};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 
-/// Options with the given defaults: requests, KiB, order.
-const fn options(max_requests: i64, flush_kb: i64, order: PlugOrder) -> [OptionSpec; 3] {
+/// Options with the given defaults: requests, KiB, order, the request that a bio may join.
+const fn options(max_requests: i64, flush_kb: i64, order: PlugOrder, joins_oldest: bool) -> [OptionSpec; 4] {
     [
         OptionSpec::number(
             "max_requests",
@@ -30,6 +33,12 @@ const fn options(max_requests: i64, flush_kb: i64, order: PlugOrder) -> [OptionS
             &["arrival", "sector", "newest"],
             order as usize,
             "order in which its requests leave (newest: only to a driver without an elevator in between)",
+        ),
+        OptionSpec::choice(
+            "joins",
+            &["newest", "oldest"],
+            joins_oldest as usize,
+            "the one request of the list that a bio of blk-mq is compared with",
         ),
     ]
 }
@@ -48,7 +57,7 @@ pub(super) const ENTRY_2_6_39: Entry<Build> = Entry {
     name: "task-2.6.39",
     summary: "plug of the task, held for the whole read call, no limit",
     origin: ORIGIN,
-    options: &options(0, 0, PlugOrder::Arrival),
+    options: &options(0, 0, PlugOrder::Arrival, false),
     conformance: CONFORMANCE,
     build: |options| build(options, true, false),
 };
@@ -58,7 +67,7 @@ pub(super) const ENTRY_3_1: Entry<Build> = Entry {
     name: "task-3.1",
     summary: "plug of the task, held for the whole read call, flushed at 16 requests",
     origin: ORIGIN,
-    options: &options(16, 0, PlugOrder::Arrival),
+    options: &options(16, 0, PlugOrder::Arrival, false),
     conformance: CONFORMANCE,
     build: |options| build(options, true, false),
 };
@@ -68,7 +77,7 @@ pub(super) const ENTRY_3_3: Entry<Build> = Entry {
     name: "task-3.3",
     summary: "plug of the task for one submission, flushed at 16 requests",
     origin: ORIGIN,
-    options: &options(16, 0, PlugOrder::Arrival),
+    options: &options(16, 0, PlugOrder::Arrival, false),
     conformance: CONFORMANCE,
     build: |options| build(options, false, false),
 };
@@ -78,7 +87,7 @@ pub(super) const ENTRY_3_9: Entry<Build> = Entry {
     name: "task-3.9",
     summary: "plug of the task for one submission, flushed at 16 requests, in order of sectors",
     origin: ORIGIN,
-    options: &options(16, 0, PlugOrder::Sector),
+    options: &options(16, 0, PlugOrder::Sector, false),
     conformance: CONFORMANCE,
     build: |options| build(options, false, true),
 };
@@ -88,17 +97,27 @@ pub(super) const ENTRY_5_16: Entry<Build> = Entry {
     name: "task-5.16",
     summary: "plug of the task for one submission, flushed at 32 requests or after one of 128 KiB",
     origin: ORIGIN,
-    options: &options(32, 128, PlugOrder::Newest),
+    options: &options(32, 128, PlugOrder::Newest, false),
     conformance: CONFORMANCE,
     build: |options| build(options, false, true),
 };
 
-/// 6.13 and later.
+/// 6.13 to 6.15.
 pub(super) const ENTRY_6_13: Entry<Build> = Entry {
     name: "task-6.13",
-    summary: "as task-5.16, and its requests leave as they came",
+    summary: "as task-5.16, but its requests leave as they came, and a bio can join the oldest only",
     origin: ORIGIN,
-    options: &options(32, 128, PlugOrder::Arrival),
+    options: &options(32, 128, PlugOrder::Arrival, true),
+    conformance: CONFORMANCE,
+    build: |options| build(options, false, true),
+};
+
+/// 6.16 and later.
+pub(super) const ENTRY_6_16: Entry<Build> = Entry {
+    name: "task-6.16",
+    summary: "as task-6.13, and a bio can join the newest again",
+    origin: ORIGIN,
+    options: &options(32, 128, PlugOrder::Arrival, false),
     conformance: CONFORMANCE,
     build: |options| build(options, false, true),
 };
@@ -110,5 +129,6 @@ fn build(options: &Options, whole_call: bool, heeds_nomerges: bool) -> Plugging 
         whole_call,
         heeds_nomerges,
         order: [PlugOrder::Arrival, PlugOrder::Sector, PlugOrder::Newest][options.unsigned("order") as usize],
+        joins_oldest: options.get("joins") == 1,
     }
 }
