@@ -739,8 +739,13 @@ const MULTI_QUEUE_6_6: Kernel =
     Kernel { elevator_names: NAMES_6_5, readahead: "linux-6.6", fault: "linux-6.6", ..MULTI_QUEUE };
 
 /// Common parts of 6.12 and 6.14.
-const MULTI_QUEUE_6_12: Kernel =
-    Kernel { options: QUEUE_6_11, elevator_names: NAMES_6_5, readahead: "linux-6.12", fault: "linux-6.12", ..MULTI_QUEUE };
+const MULTI_QUEUE_6_12: Kernel = Kernel {
+    options: QUEUE_6_11,
+    elevator_names: NAMES_6_5,
+    readahead: "linux-6.12",
+    fault: "linux-6.12",
+    ..MULTI_QUEUE
+};
 
 const LKML_2004: &str = "linux-kernel mailing list";
 

@@ -108,12 +108,7 @@ mod tests {
                 301.0,
                 300.0,
             ),
-            (
-                "FEWER",
-                |p, x| (p.slow.bios.could_join[1], p.slow.bios.joined[1]) = (x as u64, x as u64),
-                639.0,
-                640.0,
-            ),
+            ("FEWER", |p, x| (p.slow.bios.could_join[1], p.slow.bios.joined[1]) = (x as u64, x as u64), 639.0, 640.0),
             ("JOIN, fast", |p, x| p.fast.bios.joined[1] = x as u64, 561.0, 560.0),
             ("JOIN, slow", |p, x| p.slow.bios.joined[1] = x as u64, 351.0, 350.0),
             ("SOONER", |p, x| p.slow.commands.i2d[1] = spread(1, x), 4_999.0, 5_000.0),

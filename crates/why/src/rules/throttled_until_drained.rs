@@ -82,12 +82,7 @@ mod tests {
     #[test]
     fn limits() {
         let edges: &[Edge] = &[
-            (
-                "ALONE",
-                |p, x| (p.fast.commands.to_empty[1], p.slow.commands.to_empty[1]) = (1, x as u64),
-                11.0,
-                10.0,
-            ),
+            ("ALONE", |p, x| (p.fast.commands.to_empty[1], p.slow.commands.to_empty[1]) = (1, x as u64), 11.0, 10.0),
             ("MORE", |p, x| p.slow.commands.to_empty[1] = x as u64, 21.0, 20.0),
             ("ALIKE, shallower", |p, x| p.slow.commands.deepest = x as u32, 15.0, 14.0),
             ("ALIKE, more syncs", |p, x| p.slow.workload.calls[2] = x as u64, 124.0, 125.0),
