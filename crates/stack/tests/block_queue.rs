@@ -11,7 +11,7 @@ use iowhy_stack::event::{CallId, Content, Dir, Event, MergeKind, UnplugCause, Wh
 use iowhy_stack::kernel::KERNELS;
 use iowhy_stack::kernel::{Stack, find_kernel};
 use iowhy_stack::origin::find;
-use iowhy_stack::plug::{PLUGS, PlugOrder, Plugging};
+use iowhy_stack::plug::{PLUGS, PlugJoin, PlugOrder, Plugging};
 use iowhy_stack::queue::EventQueue;
 use iowhy_stack::record::Recorder;
 use iowhy_stack::request::{Bio, BioId, IoClass, IoContext};
@@ -25,7 +25,7 @@ const UNPLUGGED: Plugging = Plugging::Task {
     max_requests: 0,
     flush_sectors: 0,
     first_counts: false,
-    joins_any: true,
+    joins: PlugJoin::Any,
     whole_call: false,
     heeds_nomerges: true,
     order: PlugOrder::Sector,
@@ -441,7 +441,7 @@ fn a_plug_list_is_flushed_at_its_limits_before_another_request_is_added() {
         max_requests,
         flush_sectors: flush_kb * 2,
         first_counts: false,
-        joins_any: true,
+        joins: PlugJoin::Any,
         whole_call: false,
         heeds_nomerges: true,
         order: PlugOrder::Sector,
@@ -509,7 +509,7 @@ fn plug_lists_agree_with_a_naive_list() {
             max_requests,
             flush_sectors,
             first_counts: false,
-            joins_any: true,
+            joins: PlugJoin::Any,
             whole_call: false,
             heeds_nomerges: true,
             order,

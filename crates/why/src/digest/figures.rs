@@ -148,6 +148,8 @@ pub struct Plugs {
 /// Journal, flushes, throttling.
 #[derive(Clone, Debug, Default)]
 pub struct Sync {
+    /// Pages that a buffered write wrote back although they lie in front of its own.
+    pub in_front: u64,
     pub commits: u64,
     /// Blocks written to the journal.
     pub blocks: u64,
