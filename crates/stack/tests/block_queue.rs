@@ -990,7 +990,7 @@ fn buffered_writes_wait_when_reads_are_slow_and_direct_ones_never() {
 #[test]
 fn every_small_world_gives_every_block_once() {
     // 2.4 and noop unite neighbours in their list only, and 2 and 0 stand there in this order.
-    let separate = ["none", "kyber", "linus", "noop"];
+    let separate = ["none", "kyber", "kyber-6.1", "kyber-7.2", "linus", "noop"];
     for entry in elevator::ELEVATORS {
         let mut driver = Driver::new(Setup { elevator: entry.name, device: "nvme", depth: Some("8"), ..SETUP });
         let mut orders: Vec<Vec<u64>> = vec![Vec::new()];
@@ -1155,7 +1155,7 @@ fn every_kernel_has_rules_and_its_queue_works_by_them() {
         let stack = Stack::new(kernel);
         let rules = QueueRules::from_options(&stack.options);
         let starts = |with: &[&str]| with.iter().any(|with| kernel.name.starts_with(with));
-        let multi = starts(&["linux-5", "linux-6"]);
+        let multi = starts(&["linux-5", "linux-6", "linux-7"]);
         assert_eq!((rules.kind == QueueRules::MULTI.kind, rules.wbt), (multi, multi), "{}", kernel.name);
         let old = starts(&["linux-2.4", "linux-2.6.5", "linux-2.6.6", "linux-2.6.7"]);
         assert_eq!(rules.hard_cap, !old, "{}", kernel.name);

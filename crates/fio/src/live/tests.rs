@@ -307,8 +307,11 @@ fn files_are_where_the_job_says() {
         let (jobs, _) = made(&format!("[a]\nsize=8k\nfallocate={word}\n"));
         assert_eq!(jobs.expect("jobs").plan.files[0].reserve, reserve, "{word}");
     }
-    let (jobs, problems) = made("[a]\nsize=8k\ndirectory=/tmp/no/such/folder\n");
-    assert!(jobs.is_none() && problems.render().contains("is not a directory"), "{}", problems.render());
+    let world = World { live: true, ..World::empty() };
+    let mut problems = Problems::default();
+    let file = crate::parse("test.fio", "[a]\nsize=8k\ndirectory=/tmp/no/such/folder\n", &world, &mut problems);
+    check_folders(&file.expect("a job file"), &mut problems);
+    assert!(problems.render().contains("is not a directory"), "{}", problems.render());
     let (jobs, _) = made("[a]\nsize=8k\nioengine=null\n[b]\nsize=8k\nallow_file_create=0\n");
     assert!(jobs.expect("jobs").plan.files.iter().all(|file| !file.may_create));
 }

@@ -316,7 +316,8 @@ impl Walker {
     pub(super) fn new(walk: &Walk, key: u64) -> Walker {
         let mut walk = walk.clone();
         if walk.fresh {
-            walk.seed ^= key;
+            // Runs differ in the upper half of the key, of which numbers of 32 bits see nothing.
+            walk.seed ^= key ^ key.rotate_left(32);
         }
         let seed = walk.place_seed();
         let files = walk.spans.iter().enumerate().map(|(index, span)| {

@@ -183,7 +183,7 @@ fn the_model_of_a_release_is_the_nearest() {
         ("6.19.1", "linux-6.18", false),
         ("6.10.2", "linux-6.10", false),
         ("7.2.0", "linux-7.2", true),
-        ("nonsense", "linux-6.18", false),
+        ("nonsense", "linux-7.2", false),
     ] {
         let (release, build) = release.split_once(' ').unwrap_or((release, ""));
         let (entry, model) = model_of(release, build);
