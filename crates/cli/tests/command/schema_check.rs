@@ -26,7 +26,16 @@ pub(crate) fn violations(schema: &Value, value: &Value, path: &str) -> Vec<Strin
             "minimum" if value.as_f64().is_some_and(|n| n < rule.as_f64().unwrap_or(0.0)) => {
                 found.push(format!("{path}: {value} is below {rule}"));
             }
-            "const" | "enum" | "minimum" => {}
+            "maximum" if value.as_f64().is_some_and(|n| n > rule.as_f64().unwrap_or(0.0)) => {
+                found.push(format!("{path}: {value} is above {rule}"));
+            }
+            "minItems" if value.as_array().is_some_and(|items| (items.len() as u64) < rule.as_u64().unwrap_or(0)) => {
+                found.push(format!("{path}: fewer than {rule} items"));
+            }
+            "maxItems" if value.as_array().is_some_and(|items| items.len() as u64 > rule.as_u64().unwrap_or(0)) => {
+                found.push(format!("{path}: more than {rule} items"));
+            }
+            "const" | "enum" | "minimum" | "maximum" | "minItems" | "maxItems" => {}
             "pattern" => {
                 assert_eq!(rule, "^[0-9a-f]{16}$", "the only pattern known");
                 let fits = value.as_str().is_some_and(|text| {
