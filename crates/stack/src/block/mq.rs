@@ -167,8 +167,9 @@ mod tests {
     #[test]
     fn waiters_are_woken_when_a_batch_is_free_and_at_the_end() {
         let mut tags = Tags::new(1, 32, Some(75));
-        (0..10).for_each(|_| tags.take(0));
-        let woken: Vec<u32> = (0..10).map(|_| tags.give(0)).collect();
+        let mut take = || tags.reserve(0, Limit::None).then(|| tags.take(0)).expect("a tag is free");
+        let taken: Vec<u32> = (0..10).map(|_| take()).collect();
+        let woken: Vec<u32> = taken.into_iter().map(|tag| tags.give(0, tag)).collect();
         assert_eq!(woken, [0, 0, 0, 4, 0, 0, 0, 4, 0, 2]);
     }
 }

@@ -148,7 +148,7 @@ pub struct Plugs {
 /// Journal, flushes, throttling.
 #[derive(Clone, Debug, Default)]
 pub struct Sync {
-    /// Pages that a buffered write wrote back although they lie in front of its own.
+    /// Buffered writes that wrote back the pages just in front of their own.
     pub in_front: u64,
     pub commits: u64,
     /// Blocks written to the journal.

@@ -45,11 +45,12 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         confidence: grade(takes.ratio(), GRADE.0, GRADE.1),
         share_ns: None,
         claim: format!(
-            "{:.2} pages for a write are written out in front of it and waited for, where {:.2} were",
-            front.slow, front.fast
+            "{:.0} % of the writes first write out the pages just in front of their own, where {:.0} % did",
+            100.0 * front.slow,
+            100.0 * front.fast
         ),
         evidence: vec![
-            Figure::new("pages written out in front of a write", front, Unit::Pages),
+            Figure::new("share of writes that write out the pages just in front", front, Unit::Share),
             Figure::new("mean time of a write call", takes, Unit::Ns),
         ],
     })

@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     example: "Linux 6.11 and later (060406c61c7c: a plug around every bio): sequential writes handed in one by one.",
     change: "Hand in several calls at once (io_uring and libaio: more in a batch); larger calls.",
     refute: "With the queue run by the worker thread (before 6.11) as few bios find their request.",
-    since: "6.11.",
+    since: "6.11, on queues with a scheduler.",
     consequences: &["requests-cut"],
     switches: &[Switch::Other("submit_run"), Switch::Other("elevator")],
     find,
