@@ -44,7 +44,7 @@ use wbt::Wbt;
 use crate::device::{Command, Completion, Device};
 use crate::elevator::{Ctx, Elevator, Quirks};
 use crate::event::{CallId, Content, Dir, IdleEnd, MergeKind, RqId, UnplugCause, What};
-use crate::plug::{PlugOrder, Plugging};
+use crate::plug::{PlugJoin, PlugOrder, Plugging};
 use crate::record::Recorder;
 use crate::request::{Bio, BioId, Bios, IoClass, IoContext, Request, Requests};
 use crate::sorted::{joins, slot};
@@ -173,6 +173,10 @@ pub struct BlockQueue {
     flush: FlushQueue,
     /// Requests that go before anything of the elevator's: refused by the driver, or of the flush machinery.
     dispatch: VecDeque<RqId>,
+    /// Requests that have yet to enter the scheduler.
+    held: Vec<RqId>,
+    /// When the kernel's worker thread runs the queue for bios without a plug.
+    worker_at: Option<Nanos>,
     /// blk-mq.
     multi: bool,
     quirks: Quirks,
@@ -231,6 +235,8 @@ impl BlockQueue {
             wbt: None,
             flush: FlushQueue::default(),
             dispatch: VecDeque::new(),
+            held: Vec::new(),
+            worker_at: None,
             multi: false,
             quirks,
             budgeted: false,
@@ -289,7 +295,7 @@ impl BlockQueue {
                 nr => nr,
             };
             self.limits.nr_requests = limit;
-            self.tags = Tags::new(nr_hw_queues, limit);
+            self.tags = Tags::new(nr_hw_queues, limit, self.quirks.schedules.then_some(rules.shallow_pct));
             self.budgeted = match rules.budget {
                 Budget::Auto => per_queue <= SCSI_DEPTH,
                 Budget::Tags => false,
@@ -317,11 +323,15 @@ impl BlockQueue {
     }
 
     /// The pool whose waiters a bio joins when it gets no request: [`Dir::Read`] stands for the first pool of a legacy
-    /// queue (reads, or everything synchronous), [`Dir::Write`] for the second. It
+    /// queue (reads, or everything synchronous) and for tags, [`Dir::Write`] for the second and the throttle. It
     /// is the argument of [`BlockQueue::should_wake_waiter`] and [`BlockQueue::no_waiters`].
-    pub fn waiter_class(&self, bio: &Bio) -> Dir {
+    pub fn waiter_class(&self, bio: &Bio, now: Nanos) -> Dir {
         if self.multi {
-            return bio.dir;
+            // Tags have one line of waiters; the second one is that of the writeback throttle.
+            return match &self.wbt {
+                Some(wbt) if Wbt::concerns(bio) && !wbt.has_room_for(bio, now) => Dir::Write,
+                _ => Dir::Read,
+            };
         }
         if self.pools.class(bio.dir, bio.sync) == 0 { Dir::Read } else { Dir::Write }
     }
@@ -379,18 +389,21 @@ impl BlockQueue {
 
     /// A request is to be freed: one that waits for such a one is to be woken if there is room now.
     #[inline]
-    fn note_freed(&mut self, id: RqId) {
+    fn note_freed(&mut self, id: RqId, now: Nanos) {
         if self.multi {
             let Extra { hw_queue, tag, .. } = self.extra[id.0 as usize];
-            self.tags.give(hw_queue, tag);
-        } else {
-            let Request { dir, sync, .. } = self.requests[id];
-            let class = self.pools.class(dir, sync);
-            self.pools.gave(class, &self.limits);
-            if self.limits.max_queue_sectors == 0 {
-                self.freed[class] += u32::from(self.pools.should_wake_waiter(class, &self.limits, self.queued_sectors));
-                return;
+            self.freed[Dir::Read as usize] += self.tags.give(hw_queue, tag);
+            if let Some(wbt) = &self.wbt {
+                self.freed[Dir::Write as usize] = wbt.wakes(now);
             }
+            return;
+        }
+        let Request { dir, sync, .. } = self.requests[id];
+        let class = self.pools.class(dir, sync);
+        self.pools.gave(class, &self.limits);
+        if self.limits.max_queue_sectors == 0 {
+            self.freed[class] += u32::from(self.pools.should_wake_waiter(class, &self.limits, self.queued_sectors));
+            return;
         }
         // One pool for everybody.
         for class in [Dir::Read, Dir::Write] {
@@ -519,7 +532,7 @@ impl BlockQueue {
         match self.take_bio(now, bio, plug, rec) {
             Taken::New => Submitted::Queued,
             Taken::Joined => {
-                let class = self.waiter_class(&bio);
+                let class = self.waiter_class(&bio, now);
                 self.freed[class as usize] += u32::from(self.should_wake_waiter(class));
                 Submitted::Queued
             }
@@ -619,10 +632,41 @@ impl BlockQueue {
         } else if let Some(list) = plug {
             self.add_to_plug(rq, list, now, rec);
         } else if self.quirks.schedules || (self.tags.is_busy() && (self.tags.nr_hw_queues() == 1 || !bio.sync)) {
-            self.insert(rq, now, rec);
-            self.run(now, rec);
+            self.insert_or_hold(rq, now, rec);
+            if self.rules.worker_runs {
+                self.run_by_worker(now);
+            } else {
+                self.run(now, rec);
+            }
         } else {
             self.issue_directly(rq, now, rec);
+        }
+    }
+
+    /// Has the kernel's worker thread run the queue; it is called once until it has.
+    fn run_by_worker(&mut self, now: Nanos) {
+        if self.worker_at.is_none_or(|at| at < now) {
+            let at = now + self.limits.kblockd;
+            self.worker_at = Some(at);
+            self.wakeups.push((at, Wakeup::Run));
+        }
+    }
+
+    /// Gives a request to the scheduler, or holds it until that is asked for one.
+    fn insert_or_hold(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
+        if self.rules.late_insertion && self.quirks.schedules {
+            self.held.push(id);
+        } else {
+            self.insert(id, now, rec);
+        }
+    }
+
+    /// Requests that were held enter the scheduler, and are united with those that they continue.
+    fn insert_held(&mut self, now: Nanos, rec: &mut Recorder<'_>) {
+        for id in std::mem::take(&mut self.held) {
+            if self.waiting == 0 || !self.unite_with_waiting(id, now, rec) {
+                self.insert(id, now, rec);
+            }
         }
     }
 
@@ -644,11 +688,11 @@ impl BlockQueue {
     /// Puts a request on a task's list, which is flushed first if it is full.
     #[inline(always)]
     fn add_to_plug(&mut self, rq: RqId, list: &mut PlugList, now: Nanos, rec: &mut Recorder<'_>) {
-        let Plugging::Task { max_requests, flush_sectors, first_counts, joins_any, .. } = self.plugging else {
+        let Plugging::Task { max_requests, flush_sectors, first_counts, joins, .. } = self.plugging else {
             unreachable!("only kernels whose tasks plug pass a list")
         };
         // Since 5.16 sizes count only where requests grow.
-        let sizes = joins_any || self.rules.merging != Merging::Never;
+        let sizes = joins == PlugJoin::Any || self.rules.merging != Merging::Never;
         let counts = if first_counts { list.first() } else { list.last() }.filter(|_| sizes);
         let large = counts.is_some_and(|rq| flush_sectors > 0 && self.requests[*rq].nr_sectors >= flush_sectors);
         if (max_requests > 0 && list.len() >= max_requests as usize) || large {
@@ -666,9 +710,16 @@ impl BlockQueue {
         if bio.flush || (self.rules.merging == Merging::Never && self.plug_heeds_nomerges()) {
             return None;
         }
-        let any = matches!(self.plugging, Plugging::Task { joins_any: true, .. });
-        let looked_at = if any { list.len() } else { 1 };
-        list.iter().rev().take(looked_at).find_map(|&id| {
+        let joins_from = match self.plugging {
+            Plugging::Task { joins, .. } => joins,
+            _ => PlugJoin::Any,
+        };
+        let looked_at = match joins_from {
+            PlugJoin::Any => &list[..],
+            PlugJoin::Newest => &list[list.len().saturating_sub(1)..],
+            PlugJoin::Oldest => &list[..list.len().min(1)],
+        };
+        looked_at.iter().rev().find_map(|&id| {
             let kind = joins(&self.requests[id], bio)?;
             let fits = self.size_allows(id, bio.nr_sectors);
             self.requests[id].no_merge |= !fits;
@@ -744,18 +795,18 @@ impl BlockQueue {
         self.note_merge(front);
         self.waiting -= 1;
         rec.event(now, a.call, What::MergeRequests { rq: front, gone: back });
-        self.note_united(back);
+        self.note_united(back, now);
         self.requests.release(back);
     }
 
     /// `gone` has been united with another request.
-    fn note_united(&mut self, gone: RqId) {
+    fn note_united(&mut self, gone: RqId, now: Nanos) {
         if self.extra[gone.0 as usize].throttled
             && let Some(wbt) = &mut self.wbt
         {
             wbt.dropped();
         }
-        self.note_freed(gone);
+        self.note_freed(gone, now);
     }
 
     /// Whether this bio's submitter can have a request now.
@@ -787,8 +838,8 @@ impl BlockQueue {
     /// Whether a task that waits for a request of this class should be woken.
     pub fn should_wake_waiter(&self, class: Dir) -> bool {
         if self.multi {
-            let throttled = class == Dir::Write && self.wbt.as_ref().is_some_and(|wbt| !wbt.has_room());
-            return self.tags.any_free() && !throttled;
+            let room = || self.wbt.as_ref().is_none_or(Wbt::has_room);
+            return if class == Dir::Read { self.tags.any_free() } else { room() };
         }
         self.pools.should_wake_waiter(class as usize, &self.limits, self.queued_sectors)
     }
@@ -846,6 +897,9 @@ impl BlockQueue {
     /// Gives a request from a plug list to the elevator, or unites it with one that it continues.
     #[inline]
     fn insert_or_unite(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
+        if self.multi && self.rules.late_insertion {
+            return self.insert_or_hold(id, now, rec);
+        }
         if self.is_empty() || !self.unite_with_waiting(id, now, rec) {
             self.insert(id, now, rec);
         }
@@ -870,7 +924,7 @@ impl BlockQueue {
         self.elevator(now, rec, |e, ctx| e.merged(ctx, kept, MergeKind::Back));
         self.note_merge(kept);
         rec.event(now, call, What::MergeRequests { rq: kept, gone: id });
-        self.note_united(id);
+        self.note_united(id, now);
         self.requests.release(id);
         true
     }
@@ -981,7 +1035,7 @@ impl BlockQueue {
     /// Issues requests while the queue is unplugged and the device has room.
     #[inline]
     pub fn run(&mut self, now: Nanos, rec: &mut Recorder<'_>) {
-        if self.waiting > 0 || !self.dispatch.is_empty() {
+        if self.waiting > 0 || !self.dispatch.is_empty() || !self.held.is_empty() {
             self.run_waiting(now, rec);
         }
     }
@@ -991,7 +1045,7 @@ impl BlockQueue {
             if !self.dispatch.is_empty() && !self.drain_dispatch(now, rec) {
                 return;
             }
-            if self.waiting > 0 {
+            if self.waiting > 0 || !self.held.is_empty() {
                 self.run_multi(now, rec);
             }
             return;
@@ -1033,10 +1087,13 @@ impl BlockQueue {
         }
         let mut gave_none = true;
         self.retry_at = None;
-        while self.waiting > 0 {
+        while self.waiting > 0 || !self.held.is_empty() {
             if self.in_driver >= self.depth && (self.budgeted || !self.quirks.schedules) {
                 self.refused = true;
                 return;
+            }
+            if !self.held.is_empty() {
+                self.insert_held(now, rec);
             }
             let Some(id) = self.next_of_elevator(now, rec) else {
                 if gave_none && self.quirks.asks_to_be_run {
@@ -1316,7 +1373,7 @@ impl BlockQueue {
             wbt.completed(id.0, dir, now.saturating_sub(issued), throttled, now);
         }
         self.queued_sectors -= u64::from(nr_sectors);
-        self.note_freed(id);
+        self.note_freed(id, now);
         self.requests.release(id);
         let mut next = first;
         while next != BioId::NONE {

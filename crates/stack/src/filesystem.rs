@@ -103,9 +103,19 @@ pub struct Rules {
     pub max_folio_order: u8,
     /// Direct writes to one file go side by side, in every kernel.
     pub shares_direct_writes: bool,
+    /// Files have no data at the beginning: a write behind the end so far has the gap zeroed.
+    pub starts_empty: bool,
+    /// The dirty pages of the gap are written out and waited for first (`iomap_zero_range` of 6.12-rc).
+    pub flushes_gap: bool,
+    /// The journal's writes pass the writeback throttle (jbd2 since 6.8).
+    pub journal_passes: bool,
     /// The blocks that map the files are in memory at the start, for any job.
     pub mapping_cached: bool,
 }
+
+/// Key of [`Rules::starts_empty`].
+const STARTS_EMPTY: OptionSpec =
+    OptionSpec::switch("starts_empty", false, "files are empty at first, and grow as they are written");
 
 /// Distance of the journal from the start of the file system: tools that make file systems put it into the middle.
 pub const JOURNAL_AT: OptionSpec =

@@ -167,9 +167,26 @@ const fn queue(
     max_sectors_kb: i64,
     max_segments: i64,
     rules: QueueRules,
-) -> [OptionSpec; 11 + rules::NR_OPTIONS] {
-    let [kind, classes, cap, flush, cache, fua, hw_queues, tags, budget, wbt, wbt_lat, wbt_window, bios] =
-        rules.specs();
+) -> [OptionSpec; 12 + rules::NR_OPTIONS] {
+    let [
+        kind,
+        classes,
+        cap,
+        flush,
+        cache,
+        fua,
+        hw_queues,
+        tags,
+        budget,
+        wbt,
+        wbt_lat,
+        wbt_window,
+        wbt_cache,
+        submit_run,
+        late,
+        shallow,
+        bios,
+    ] = rules.specs();
     [
         OptionSpec::number("hz", hz, (24, 10_000), "timer ticks a second (CONFIG_HZ)"),
         OptionSpec::number("read_ahead_kb", 128, (0, 1 << 20), "read-ahead limit of the device; open files copy it"),
@@ -202,7 +219,17 @@ const fn queue(
         wbt,
         wbt_lat,
         wbt_window,
+        wbt_cache,
+        submit_run,
+        late,
+        shallow,
         bios,
+        OptionSpec::number(
+            "buffer_kb",
+            0,
+            (0, 4),
+            "buffers of a bare device's pages, each written by a bio of its own; 0: neighbours in one bio",
+        ),
         OptionSpec::choice(
             "page_wait",
             &["all", "one-by-one"],
@@ -234,7 +261,8 @@ const QUEUE_2_6_18: &[OptionSpec] = before_nomerges(const { &queue(1000, 128, 51
 const QUEUE_2_6_38: &[OptionSpec] = &queue(250, 128, 512, 168, QueueRules::V2_6_38);
 const QUEUE_4: &[OptionSpec] = &queue(250, 128, 1280, 168, QueueRules::V2_6_38);
 const QUEUE_MQ: &[OptionSpec] = &queue(250, 0, 1280, 168, QueueRules::MULTI);
-const QUEUE_6_18: &[OptionSpec] = &queue(250, 0, 4096, 168, QueueRules::MULTI);
+const QUEUE_6_11: &[OptionSpec] = &queue(250, 0, 1280, 168, QueueRules::MULTI_6_11);
+const QUEUE_6_18: &[OptionSpec] = &queue(250, 0, 4096, 168, QueueRules::MULTI_6_11);
 
 const NAMES_2_4: &[(&str, &str)] = &[];
 const NAMES_2_6: &[(&str, &str)] = &[("cfq", "cfq-2.6.6"), ("as", "anticipatory")];
@@ -521,6 +549,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "linux-6.11",
         summary: "6.11: misses and markers are decided apart, in batches of 31",
         levels: &[series(6, 11)],
+        options: QUEUE_6_11,
         readahead: "linux-6.11",
         fault: "linux-6.11",
         ..MULTI_QUEUE_6_6
@@ -551,12 +580,12 @@ pub const KERNELS: &[Kernel] = &[
         name: "linux-6.12",
         summary: "6.12 from its level 44 on: requests leave a plug as they came, which some of these levels do not",
         levels: &[levels(6, 12, 44, u32::MAX)],
-        plug: "task-6.13",
+        plug: "task-6.16",
         ..MULTI_QUEUE_6_12
     },
     Kernel {
         name: "linux-6.14",
-        summary: "6.14: requests leave a plug as they came, folios of ext4 are single pages",
+        summary: "6.14: requests leave a plug as they came, bios join the first of them; folios are single pages",
         levels: &[series(6, 14)],
         near: &[
             Near { from: (6, 15), to: (6, 15), differs: "its source was not read" },
@@ -719,8 +748,13 @@ const MULTI_QUEUE_6_6: Kernel =
     Kernel { elevator_names: NAMES_6_5, readahead: "linux-6.6", fault: "linux-6.6", ..MULTI_QUEUE };
 
 /// Common parts of 6.12 and 6.14.
-const MULTI_QUEUE_6_12: Kernel =
-    Kernel { elevator_names: NAMES_6_12, readahead: "linux-6.12", fault: "linux-6.12", ..MULTI_QUEUE };
+const MULTI_QUEUE_6_12: Kernel = Kernel {
+    options: QUEUE_6_11,
+    elevator_names: NAMES_6_12,
+    readahead: "linux-6.12",
+    fault: "linux-6.12",
+    ..MULTI_QUEUE
+};
 
 /// Common parts of 6.18 and 7.2.
 const MULTI_QUEUE_6_18: Kernel = Kernel {
@@ -729,7 +763,7 @@ const MULTI_QUEUE_6_18: Kernel = Kernel {
     readahead: "linux-6.18",
     fault: "linux-6.18",
     filesystem: "ext4-6.16",
-    plug: "task-6.13",
+    plug: "task-6.16",
     ..MULTI_QUEUE
 };
 
@@ -798,6 +832,102 @@ pub const PATCHES: &[Patch] = &[
         }],
         kernels: &["linux-2.6.39", "linux-3.2.0"],
         sets: &[("plug", "task-3.3")],
+    },
+    Patch {
+        name: "plug-joins-newest",
+        summary: "plug lists as before e70c301faece: newest first, and bios join the newest (a revert that was posted)",
+        origin: &[Origin {
+            kernels: "6.13 .. 6.15",
+            file: "block/blk-mq.c",
+            function: "blk_add_rq_to_plug",
+            notes: "revert posted for stable, June 2025",
+        }],
+        kernels: &["linux-6.14"],
+        sets: &[("plug", "task-5.16")],
+    },
+    Patch {
+        name: "plug-tail",
+        summary: "the one attempt to join a plug list is made at its tail (the repair of 6.16)",
+        origin: &[Origin {
+            kernels: "6.16",
+            file: "block/blk-merge.c",
+            function: "blk_attempt_plug_merge",
+            notes: "as Debian's 6.12.118 and 7.2 have it",
+        }],
+        kernels: &["linux-6.14"],
+        sets: &[("plug", "task-6.16")],
+    },
+    Patch {
+        name: "one-tag",
+        summary: "mq-deadline has allocations see as little as one tag (39823b47bbd4): waiters are woken one by one",
+        origin: &[Origin {
+            kernels: "6.9 .. 6.18",
+            file: "block/mq-deadline.c",
+            function: "dd_depth_updated",
+            notes: "read in Debian's 6.1.192 and 6.12.118, which have it",
+        }],
+        kernels: &[],
+        sets: &[("shallow_pct", "0")],
+    },
+    Patch {
+        name: "async-depth",
+        summary: "mq-deadline has allocations see three quarters of the tags, as before 39823b47bbd4 and again in 7.x",
+        origin: &[Origin {
+            kernels: "5.14 .. 6.8, 7.x",
+            file: "block/mq-deadline.c",
+            function: "dd_depth_updated",
+            notes: "sbitmap_queue_min_shallow_depth with dd->async_depth",
+        }],
+        kernels: &[],
+        sets: &[("shallow_pct", "75")],
+    },
+    Patch {
+        name: "insertion-lists",
+        summary: "requests enter mq-deadline when it is asked for one (574e7779cf58, dropped before 6.9)",
+        origin: &[Origin {
+            kernels: "posted for 6.9",
+            file: "block/mq-deadline.c",
+            function: "dd_insert_requests, dd_dispatch_request",
+            notes: "the message of the commit",
+        }],
+        kernels: &[],
+        sets: &[("late_insertion", "on")],
+    },
+    Patch {
+        name: "plug-per-bio",
+        summary: "every bio has a plug: its submitter runs the queue at once (060406c61c7c, 6.11)",
+        origin: &[Origin {
+            kernels: "6.11 .. 6.18",
+            file: "block/blk-core.c, block/blk-mq.c",
+            function: "__submit_bio, blk_mq_flush_plug_list",
+            notes: "read in Debian's 6.12.118",
+        }],
+        kernels: &[],
+        sets: &[("submit_run", "submitter")],
+    },
+    Patch {
+        name: "wbt-cache-always",
+        summary: "the writeback throttle takes every drive for one with a volatile cache (8c5035dfbb94, 6.1-rc1)",
+        origin: &[Origin {
+            kernels: "6.1-rc1",
+            file: "block/blk-wbt.c",
+            function: "wbt_init",
+            notes: "the message of the commit; the repair is in 6.1",
+        }],
+        kernels: &[],
+        sets: &[("wbt_cache", "always")],
+    },
+    Patch {
+        name: "journal-passes",
+        summary: "the journal's writes pass the writeback throttle (6a3afb6ac6, 6.8)",
+        origin: &[Origin {
+            kernels: "6.8 .. 6.18",
+            file: "include/linux/jbd2.h",
+            function: "JBD2_JOURNAL_REQ_FLAGS",
+            notes: "from memory of the commit's message",
+        }],
+        kernels: &["linux-6.1", "linux-6.6"],
+        sets: &[("filesystem.journal_passes", "on")],
     },
     Patch {
         name: "readahead-512k",

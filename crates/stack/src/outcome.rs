@@ -156,6 +156,9 @@ pub struct Outcome {
     pub nr_events: u64,
     /// Time the CPUs worked.
     pub cpu_busy: Nanos,
+    /// How often a task went to sleep because it got no request: for want of a request or tag (in a legacy queue of one
+    /// for reads or synchronous ones), or by the writeback throttle (in a legacy queue for want of any other).
+    pub request_waits: [u64; 2],
 }
 
 /// Why a run could not be made, or not to its end.

@@ -27,8 +27,8 @@ pub enum Plugging {
         flush_sectors: u32,
         /// The size that counts is that of the first request (6.13).
         first_counts: bool,
-        /// A bio joins any request of the list (blk-mq since 5.16: the newest only).
-        joins_any: bool,
+        /// Requests of the list that a bio is compared with.
+        joins: PlugJoin,
         /// The list is held for the whole read call rather than for one submission.
         whole_call: bool,
         /// `nomerges` keeps bios from joining requests of the list (since about 3.13).
@@ -36,6 +36,17 @@ pub enum Plugging {
         /// In which order its requests leave.
         order: PlugOrder,
     },
+}
+
+/// Requests of a task's list that a bio is compared with.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum PlugJoin {
+    /// All, the newest first.
+    Any,
+    /// The newest only (blk-mq since 5.16).
+    Newest,
+    /// The one that came first (6.13 .. 6.15).
+    Oldest,
 }
 
 /// In which order the requests of a task's list leave it.
@@ -63,4 +74,5 @@ pub const PLUGS: &[&Entry<Build>] = &[
     &task::ENTRY_5_10,
     &task::ENTRY_5_16,
     &task::ENTRY_6_13,
+    &task::ENTRY_6_16,
 ];

@@ -82,6 +82,8 @@ enum Done {
     Mapping { file: FileId, block: u32 },
     /// One of the bios a task waits for.
     Counted(u32),
+    /// Nobody waits for this one.
+    Nothing,
 }
 
 impl Done {
@@ -95,6 +97,7 @@ impl Done {
             Done::Write { file, page } => pack(1, file.0, page.0),
             Done::Mapping { file, block } => pack(2, file.0, u64::from(block)),
             Done::Counted(slot) => pack(3, 0, u64::from(slot)),
+            Done::Nothing => pack(3, 1, 0),
         }
     }
 
@@ -105,6 +108,7 @@ impl Done {
             0 => Done::Read { file, page: PageIndex(low) },
             1 => Done::Write { file, page: PageIndex(low) },
             2 => Done::Mapping { file, block: low as u32 },
+            _ if file.0 > 0 => Done::Nothing,
             _ => Done::Counted(low as u32),
         }
     }
@@ -210,6 +214,8 @@ struct World<'p, 's> {
     direct: direct_io::Rules,
     plugging: Plugging,
     fault: fault::Rules,
+    /// Sectors that each bio of a bare device's pages has at most; 0 for no such limit.
+    buffer_sectors: u32,
     plan: &'p Plan,
     threads: Vec<ThreadSpec>,
     nr_files: usize,
@@ -379,6 +385,7 @@ impl<'p, 's> World<'p, 's> {
             direct: (stack.direct.entry.build)(&stack.direct.options),
             plugging,
             fault,
+            buffer_sectors: queue.unsigned("buffer_kb") as u32 * 2,
             plan,
             nr_files: files.len(),
             groups: RefCell::new(Groups::new(&threads)),
@@ -473,6 +480,7 @@ impl<'p, 's> World<'p, 's> {
             event_hash: hash.value(),
             nr_events: hash.nr_events(),
             cpu_busy: Nanos(self.cpu_busy.get()),
+            request_waits: self.sched.borrow().request_waits(),
         }
     }
 
@@ -773,7 +781,9 @@ impl<'p, 's> World<'p, 's> {
             && (self.sched.borrow().task(self.current.get()).sync_write
                 || (content == Content::Journal && self.fs.journal_sync));
         // Nobody follows up on what fsync and the journal write.
-        let class = Class { sync: dir == Dir::Read || sync_write, no_idle: sync_write };
+        // The throttle leaves those alone that say more will follow.
+        let passes = content == Content::Journal && self.fs.journal_passes;
+        let class = Class { sync: dir == Dir::Read || sync_write, no_idle: sync_write && !passes };
         self.submit_as(class, dir, content, (sector, nr_sectors), flush, done).await;
     }
 
@@ -822,7 +832,7 @@ impl<'p, 's> World<'p, 's> {
             if submitted == Submitted::Queued {
                 return;
             }
-            let class = self.block.borrow().waiter_class(&bio);
+            let class = self.block.borrow().waiter_class(&bio, self.now.get());
             self.sched.borrow_mut().wait_for_request(self.current.get(), class);
             // Flushed bios may be united, which frees requests: perhaps there is one for this task by now.
             self.kick_io();
@@ -903,6 +913,7 @@ impl<'p, 's> World<'p, 's> {
                 woken.into_iter().for_each(|task| self.wake(task));
             }
             Done::Counted(slot) => self.count_down(slot),
+            Done::Nothing => {}
         }
     }
 

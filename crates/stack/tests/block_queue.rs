@@ -11,7 +11,7 @@ use iowhy_stack::event::{CallId, Content, Dir, Event, MergeKind, UnplugCause, Wh
 use iowhy_stack::kernel::KERNELS;
 use iowhy_stack::kernel::{Stack, find_kernel};
 use iowhy_stack::origin::find;
-use iowhy_stack::plug::{PLUGS, PlugOrder, Plugging};
+use iowhy_stack::plug::{PLUGS, PlugJoin, PlugOrder, Plugging};
 use iowhy_stack::queue::EventQueue;
 use iowhy_stack::record::Recorder;
 use iowhy_stack::request::{Bio, BioId, IoClass, IoContext};
@@ -25,7 +25,7 @@ const UNPLUGGED: Plugging = Plugging::Task {
     max_requests: 0,
     flush_sectors: 0,
     first_counts: false,
-    joins_any: true,
+    joins: PlugJoin::Any,
     whole_call: false,
     heeds_nomerges: true,
     order: PlugOrder::Sector,
@@ -441,7 +441,7 @@ fn a_plug_list_is_flushed_at_its_limits_before_another_request_is_added() {
         max_requests,
         flush_sectors: flush_kb * 2,
         first_counts: false,
-        joins_any: true,
+        joins: PlugJoin::Any,
         whole_call: false,
         heeds_nomerges: true,
         order: PlugOrder::Sector,
@@ -509,7 +509,7 @@ fn plug_lists_agree_with_a_naive_list() {
             max_requests,
             flush_sectors,
             first_counts: false,
-            joins_any: true,
+            joins: PlugJoin::Any,
             whole_call: false,
             heeds_nomerges: true,
             order,
@@ -749,10 +749,10 @@ fn nomerges_leaves_the_last_request_joined_or_nothing() {
         (QueueRules::V2_6_38, "task-3.9", "deadline-3.2", [2, 3, 5]),
         (QueueRules::V2_6_38, "task-3.9", "noop", [2, 3, 5]),
         (QueueRules::V2_6_38, "task-3.9", "cfq-3.2", [2, 3, 5]),
-        (QueueRules::MULTI, "task-5.16", "mq-deadline", [2, 3, 5]),
-        (QueueRules::MULTI, "task-5.16", "bfq", [2, 3, 5]),
+        (QueueRules::MULTI_6_11, "task-5.16", "mq-deadline", [2, 3, 5]),
+        (QueueRules::MULTI_6_11, "task-5.16", "bfq", [2, 3, 5]),
         // Its lists are searched all the same.
-        (QueueRules::MULTI, "task-5.16", "kyber", [2, 2, 5]),
+        (QueueRules::MULTI_6_11, "task-5.16", "kyber", [2, 2, 5]),
     ] {
         for (merging, expected) in [Merging::All, Merging::OneHit, Merging::Never].into_iter().zip(requests) {
             let (mut driver, given) = noted(QueueRules { merging, ..rules }, elevator, plug, (8, 1));
@@ -790,7 +790,7 @@ fn plug_lists_heed_nomerges_in_later_kernels() {
 #[test]
 fn a_request_from_a_plug_is_united_as_nomerges_says() {
     for (rules, plug, elevator) in
-        [(QueueRules::V2_6_38, "task-3.9", "deadline-3.2"), (QueueRules::MULTI, "task-5.16", "mq-deadline")]
+        [(QueueRules::V2_6_38, "task-3.9", "deadline-3.2"), (QueueRules::MULTI_6_11, "task-5.16", "mq-deadline")]
     {
         // What waits already, and how many commands there are.
         for (merging, waiting, commands) in [
@@ -815,7 +815,7 @@ fn a_request_from_a_plug_is_united_as_nomerges_says() {
 
 #[test]
 fn tags_are_what_the_device_and_the_scheduler_say() {
-    let wbt_off = QueueRules { wbt: false, ..QueueRules::MULTI };
+    let wbt_off = QueueRules { wbt: false, ..QueueRules::MULTI_6_11 };
     for (elevator, device, tags) in [
         ("mq-deadline", (32, 1), 64),
         ("mq-deadline", (1023, 1), 256),
@@ -856,7 +856,8 @@ fn asynchronous_writes_may_have_fewer_tags() {
 #[test]
 fn without_a_budget_one_request_more_than_fits_has_left_the_elevator() {
     for (budget, merged) in [(Budget::Device, true), (Budget::Tags, false)] {
-        let (mut driver, given) = noted(QueueRules { budget, ..QueueRules::MULTI }, "mq-deadline", "task-5.16", (2, 1));
+        let (mut driver, given) =
+            noted(QueueRules { budget, ..QueueRules::MULTI_6_11 }, "mq-deadline", "task-5.16", (2, 1));
         driver.submit(Read, 9000, 8);
         driver.submit(Read, 7000, 8);
         driver.submit(Read, 100, 8);

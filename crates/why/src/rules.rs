@@ -30,6 +30,7 @@ mod discards;
 mod early_writeback;
 #[cfg(test)]
 mod edges;
+mod flush_before_zeroing;
 mod flush_cost;
 mod foreign_sync;
 mod fragmented_file;
@@ -42,6 +43,7 @@ mod lock_serialisation;
 mod lost_locality;
 mod memory_reclaim;
 mod merge_delays_first_page;
+mod merges_only_at_dispatch;
 mod merging_off;
 mod metadata_reads;
 mod mixed_direct_and_buffered;
@@ -50,9 +52,11 @@ mod noisy_neighbour;
 mod paced;
 mod partial_page_writes;
 mod plug_around_read;
+mod plug_merge_missed;
 mod program_computes_more;
 mod program_pauses;
 mod queue_depth_one;
+mod queue_run_at_once;
 mod random_advice;
 mod read_larger_than_window;
 mod readahead_off;
@@ -67,6 +71,7 @@ mod stacked_device;
 mod stale_pages_under_direct_io;
 mod synchronous_writes;
 mod syncs_added;
+mod throttled_until_drained;
 mod window_closed_by_hits;
 mod window_too_large;
 mod window_too_small;
@@ -305,6 +310,9 @@ pub const RULES: &[&Rule] = &[
     &mmap_read_around::RULE,
     &plug_around_read::RULE,
     &requests_cut::RULE,
+    &plug_merge_missed::RULE,
+    &merges_only_at_dispatch::RULE,
+    &queue_run_at_once::RULE,
     &merging_off::RULE,
     &merge_delays_first_page::RULE,
     &idling_for_the_wrong_reader::RULE,
@@ -315,8 +323,10 @@ pub const RULES: &[&Rule] = &[
     &reads_starved::RULE,
     &writes_starved::RULE,
     &cgroup_io_throttle::RULE,
+    &throttled_until_drained::RULE,
     &writeback_throttling::RULE,
     &syncs_added::RULE,
+    &flush_before_zeroing::RULE,
     &synchronous_writes::RULE,
     &foreign_sync::RULE,
     &data_journalled::RULE,

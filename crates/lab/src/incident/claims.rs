@@ -5,10 +5,14 @@
 //! of the scenario's `[[compare]]` entry for the claim. A claim that nothing checks is not held.
 
 pub(super) mod cfq_direct_writers;
+pub(super) mod flush_before_zeroing;
+pub(super) mod plug_merge_end;
+pub(super) mod plug_per_bio;
 pub(super) mod plugged_readahead;
 pub(super) mod random_read_split;
 pub(super) mod readahead_window;
 pub(super) mod stale_cache;
+pub(super) mod wbt_write_cache;
 
 use super::file::Claim;
 use super::{IncidentResult, RowResult, extremes, mean};
@@ -89,6 +93,7 @@ fn check_one(result: &IncidentResult, claim: &Claim, checks: Checks) -> ClaimRes
         (Some((_, check)), _) | (None, Some((_, _, check))) => check(result, claim, &mut checked),
         (None, None) => checked.evidence.push("nothing checks this yet".to_owned()),
     }
+    checked.evidence.extend(claim.reason.iter().map(|reason| format!("bounds: {reason}")));
     checked
 }
 

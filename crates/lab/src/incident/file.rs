@@ -276,6 +276,8 @@ pub struct Claim {
     pub required: bool,
     /// In words.
     pub text: Option<String>,
+    /// Why its bounds are these.
+    pub reason: Option<String>,
 }
 
 fn yes() -> bool {

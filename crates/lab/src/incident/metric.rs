@@ -88,6 +88,9 @@ pub const METRICS: &[Metric] = &[
     metric("read_request_sectors", "sectors", Higher, "mean size of a read command", |o| {
         iowhy_stats::figure::share(o.layers.reads.sectors, o.layers.reads.completed)
     }),
+    metric("write_request_sectors", "sectors", Higher, "mean size of a write command", |o| {
+        iowhy_stats::figure::share(o.layers.writes.sectors, o.layers.writes.completed)
+    }),
     metric("iostat_avgqusz", "requests", Lower, "requests in the queue and at the device", |o| iostat(o, "avgqusz")),
     metric("iostat_avgrqsz", "sectors", Higher, "mean size of a command", |o| iostat(o, "avgrqsz")),
     metric("iostat_await", "ms", Lower, "mean time of a request", |o| iostat(o, "await")),

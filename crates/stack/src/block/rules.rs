@@ -79,6 +79,14 @@ pub struct QueueRules {
     pub wbt_latency: Nanos,
     /// Time it watches before it decides.
     pub wbt_window: Nanos,
+    /// It takes every drive for one with a volatile cache (6.1-rc1).
+    pub wbt_cache_always: bool,
+    /// A bio without a plug has the kernel's worker thread run the queue (until 6.10); its submitter does so since.
+    pub worker_runs: bool,
+    /// Requests enter the scheduler when it is asked for one (mq-deadline of a series that was dropped before 6.9).
+    pub late_insertion: bool,
+    /// Part of the tags that an allocation is sure to see, percent; 0: a single tag (`min_shallow_depth`).
+    pub shallow_pct: u32,
     /// A device that takes bios (device mapper) has no requests at all.
     pub bio_based: bool,
     /// How hard it looks for a request that a bio could join.
@@ -94,7 +102,7 @@ pub const NOMERGES: OptionSpec = OptionSpec::number(
 );
 
 /// Options that [`QueueRules::specs`] returns.
-pub const NR_OPTIONS: usize = 13;
+pub const NR_OPTIONS: usize = 17;
 
 impl QueueRules {
     /// 2.4 and 2.6.0 .. 2.6.17.
@@ -111,6 +119,10 @@ impl QueueRules {
         wbt: false,
         wbt_latency: Nanos::ZERO,
         wbt_window: Nanos::from_ms(100),
+        wbt_cache_always: false,
+        worker_runs: false,
+        late_insertion: false,
+        shallow_pct: 0,
         bio_based: true,
         merging: Merging::All,
     };
@@ -119,8 +131,10 @@ impl QueueRules {
     /// 2.6.37 .. 4.20 with a single queue.
     pub const V2_6_38: QueueRules =
         QueueRules { classes: Classes::Sync, flushes: Flushes::Sequenced, ..QueueRules::V2_6_18 };
+    /// blk-mq of 6.11 and later: every bio has a plug.
+    pub const MULTI_6_11: QueueRules = QueueRules { kind: Kind::Multi, wbt: true, ..QueueRules::V2_6_38 };
     /// blk-mq of 5.0 and later.
-    pub const MULTI: QueueRules = QueueRules { kind: Kind::Multi, wbt: true, ..QueueRules::V2_6_38 };
+    pub const MULTI: QueueRules = QueueRules { worker_runs: true, ..QueueRules::MULTI_6_11 };
 
     /// The options of a kernel whose defaults are these rules.
     pub const fn specs(&self) -> [OptionSpec; NR_OPTIONS] {
@@ -181,6 +195,30 @@ impl QueueRules {
                 (1, 100_000),
                 "time it watches before it decides",
             ),
+            OptionSpec::choice(
+                "wbt_cache",
+                &["drive", "always"],
+                self.wbt_cache_always as usize,
+                "whose volatile cache keeps throttled writers asleep until none of their writes is left",
+            ),
+            OptionSpec::choice(
+                "submit_run",
+                &["submitter", "worker"],
+                self.worker_runs as usize,
+                "who runs the queue for a bio without a plug, if there is a scheduler (blk-mq; until 6.10 the worker)",
+            ),
+            OptionSpec::switch(
+                "late_insertion",
+                self.late_insertion,
+                "requests enter the scheduler when it is asked for one (blk-mq; mq-deadline of early 2024)",
+            ),
+            OptionSpec::number(
+                "shallow_pct",
+                self.shallow_pct as i64,
+                (0, 100),
+                "tags an allocation is sure to see, percent; with more of them waiters are woken in batches; 0: one \
+                 tag",
+            ),
             OptionSpec::switch("bio_based", self.bio_based, "devices that take bios (device mapper) have no requests"),
         ]
     }
@@ -200,6 +238,10 @@ impl QueueRules {
             wbt: options.is_on("wbt"),
             wbt_latency: Nanos::from_us(options.unsigned("wbt_lat_us")),
             wbt_window: Nanos::from_ms(options.unsigned("wbt_window_ms")),
+            wbt_cache_always: options.get("wbt_cache") == 1,
+            worker_runs: options.get("submit_run") == 1,
+            late_insertion: options.is_on("late_insertion"),
+            shallow_pct: options.unsigned("shallow_pct") as u32,
             bio_based: options.is_on("bio_based"),
             merging: match options.iter().find(|(spec, _)| spec.name == NOMERGES.name) {
                 Some((_, 1)) => Merging::OneHit,

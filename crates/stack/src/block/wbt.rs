@@ -7,12 +7,15 @@
 //!               the fastest of some reads was slower than the target, or one read is out for longer: step + 1
 //!               reads were fine, or there were only writes: step - 1, below 0 too
 //!               nothing, five times: one step towards 0
+//! wake        those who wait, when a write has ended: with a volatile cache in the drive, once none is in flight
+//!             (unless a task was stopped for dirty pages lately); without, once fewer than half the depth are, by some
 //! depth       of min(16, device's depth): 1 + (depth - 1) >> step, below 0 (depth - 1) << -step up to 3/4 of the
 //!             device; a device of one command: 2, or 1 when throttled
 //! ```
 //! Source: Linux 6.1, `block/blk-wbt.c`, `block/blk-rq-qos.c` (`rq_depth_calc_max_depth`). Known deviations: windows
 //! are closed at the next event of the queue rather than by a timer; discards do not exist; every asynchronous write is
-//! taken for background writeback; a risen limit wakes no task, only the end of a write does.
+//! taken for background writeback; a risen limit wakes no task, only the end of a write does. In 6.1-rc1 a change of
+//! order in `wbt_init` (8c5035dfbb94) left the flag of the drive's cache set for every drive: `wbt_cache=always`.
 
 use super::rules::QueueRules;
 use crate::event::Dir;
@@ -35,6 +38,8 @@ pub(super) struct Wbt {
     target: Nanos,
     base_window: Nanos,
     device_depth: u32,
+    /// Writers sleep until nothing of theirs is in flight.
+    drains: bool,
     step: i32,
     /// Deeper than this there is nothing to gain.
     scaled_max: bool,
@@ -68,6 +73,7 @@ impl Wbt {
             target,
             base_window: rules.wbt_window,
             device_depth,
+            drains: rules.wbt_cache_always || rules.write_cache,
             step: 0,
             scaled_max: false,
             max_depth: 0,
@@ -116,12 +122,33 @@ impl Wbt {
 
     /// Most throttled writes in flight while this bio comes.
     pub(super) fn limit(&self, bio: &Bio, now: Nanos) -> u32 {
-        let stopped_lately = self.last_dirty_wait.is_some_and(|at| now < at + RECENT_WAIT);
         match self.max_depth {
-            depth if bio.sync || bio.prio || stopped_lately => depth,
-            0..=2 => 1,
-            depth => depth.div_ceil(4),
+            depth if bio.sync || bio.prio || self.stopped_lately(now) => depth,
+            _ => self.background(),
         }
+    }
+
+    fn stopped_lately(&self, now: Nanos) -> bool {
+        self.last_dirty_wait.is_some_and(|at| now < at + RECENT_WAIT)
+    }
+
+    /// Depth of writeback in the background.
+    fn background(&self) -> u32 {
+        if self.max_depth <= 2 { 1 } else { self.max_depth.div_ceil(4) }
+    }
+
+    /// Whether a bio of the throttled kind would be let through.
+    pub(super) fn has_room_for(&self, bio: &Bio, now: Nanos) -> bool {
+        self.inflight < self.limit(bio, now)
+    }
+
+    /// How many of those who wait are woken now that a request has ended (`wbt_rqw_done`).
+    pub(super) fn wakes(&self, now: Nanos) -> u32 {
+        let normal = if self.max_depth <= 2 { self.max_depth } else { self.max_depth.div_ceil(2) };
+        let limit = if self.drains && !self.stopped_lately(now) { 0 } else { normal };
+        let room = limit.saturating_sub(self.inflight);
+        let wakes = self.inflight == 0 || (room > 0 && room >= self.background() / 2);
+        if wakes { self.max_depth - self.inflight.min(self.max_depth) } else { 0 }
     }
 
     pub(super) fn may_write(&mut self, bio: &Bio, now: Nanos) -> bool {

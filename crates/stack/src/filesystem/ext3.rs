@@ -101,5 +101,8 @@ fn build(options: &Options, page_by_page: bool) -> Rules {
         add_as_mapped: false,
         max_folio_order: 0,
         shares_direct_writes: false,
+        starts_empty: false,
+        flushes_gap: false,
+        journal_passes: false,
     }
 }

@@ -18,8 +18,11 @@ use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, JOURNAL_AT, MAPPING_
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::units::Sector;
 
+/// Key of [`Rules::journal_passes`].
+const JOURNAL_PASSES: &str = "journal_passes";
+
 /// Tunables; the largest folio order differs.
-const fn options(max_folio_order: i64) -> [OptionSpec; 8] {
+const fn options(max_folio_order: i64) -> [OptionSpec; 9] {
     [
         OptionSpec::number("start_mb", 1, (0, 1 << 24), "where the file system begins on the disk"),
         OptionSpec::number("journal_mb", 128, (1, 1 << 12), "size of the journal"),
@@ -33,6 +36,11 @@ const fn options(max_folio_order: i64) -> [OptionSpec; 8] {
             max_folio_order,
             (0, 9),
             "largest folio of the page cache; 0: single pages",
+        ),
+        OptionSpec::switch(
+            JOURNAL_PASSES,
+            false,
+            "the journal's writes pass the writeback throttle (6a3afb6ac6, 6.8 and later)",
         ),
     ]
 }
@@ -137,5 +145,8 @@ fn rules(options: &Options, max_folio_order: u8) -> Rules {
         add_as_mapped: false,
         max_folio_order,
         shares_direct_writes: false,
+        starts_empty: false,
+        flushes_gap: false,
+        journal_passes: options.iter().any(|(spec, value)| spec.name == JOURNAL_PASSES && value == 1),
     }
 }

@@ -5,17 +5,20 @@
 //! write    the time stamps change the inode in memory, at most once a second's worth of ticks
 //! fsync    write the file's pages, wait, force the log if the inode changed (group commit: callers during a force
 //!          waits for the next), else empty the drive's cache only
+//! extend   a write that begins behind the end of the file zeroes the gap: the rest of the last page; in 6.12-rc it
+//!          writes the dirty pages of the gap first, and waits (`flush_gap`)
 //! force    log buffers -> flush -> last buffer with FUA
 //! ```
-//! Source: 4.4 and 6.1, `fs/xfs/xfs_file.c`, `fs/xfs/xfs_log.c`, through the block-layer specification 4.3. Known
+//! Source: 4.4 and 6.1, `fs/xfs/xfs_file.c`, `fs/xfs/xfs_log.c`, through the block-layer specification 4.3; the gap
+//! from the commit's and its successor's messages (c5c810b94cfd, 7d9b474ee4cc). Known
 //! deviations: the journal of this simulator (descriptor, metadata, commit block) forces the log; allocation groups are
 //! missing: `start_mb` puts the file system where the group would be.
 
-use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, JOURNAL_AT, Ordered, Rules};
+use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, JOURNAL_AT, Ordered, Rules, STARTS_EMPTY};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::units::Sector;
 
-const fn options(max_folio_order: i64) -> [OptionSpec; 6] {
+const fn options(max_folio_order: i64) -> [OptionSpec; 8] {
     [
         OptionSpec::number("start_mb", 1, (0, 1 << 24), "where the file system (or the file's group) begins on disk"),
         OptionSpec::number("journal_mb", 64, (1, 1 << 12), "size of the log"),
@@ -23,6 +26,12 @@ const fn options(max_folio_order: i64) -> [OptionSpec; 6] {
         OptionSpec::number("gap_mb", 0, (0, 1 << 24), "distance of the files from the log"),
         OptionSpec::switch("barriers", true, "empty the drive's cache around a log force"),
         OptionSpec::number("max_folio_order", max_folio_order, (0, 9), "largest folio; 0: single pages"),
+        STARTS_EMPTY,
+        OptionSpec::switch(
+            "flush_gap",
+            false,
+            "a write behind the end first writes out the dirty pages between (c5c810b94cfd)",
+        ),
     ]
 }
 
@@ -77,5 +86,8 @@ fn build(options: &Options) -> Rules {
         add_as_mapped: false,
         max_folio_order: options.unsigned("max_folio_order") as u8,
         shares_direct_writes: true,
+        starts_empty: options.is_on(STARTS_EMPTY.name),
+        flushes_gap: options.is_on("flush_gap"),
+        journal_passes: false,
     }
 }

@@ -8,19 +8,20 @@
 //! task sleeps  flushed
 //! order        as they came; by sector from 3.9 on, not in 5.x; from 5.16 to 6.12 the newest first unless an elevator
 //!              gets them
+//! join         from 6.13 to 6.15, whose lists grow at the other end, the oldest only
 //! finish       flushed; in 2.6.39 .. 3.2 the outermost plug is that of the whole read call, later of one submission
 //! ```
 //! Source: 3.2.7 and 4.4 `block/blk-core.c` (`blk_queue_bio`, `blk_flush_plug_list`), 5.10, 6.1, 6.12, 7.2
-//! `block/blk-mq.c` (`blk_add_rq_to_plug`, `blk_mq_flush_plug_list`), `block/blk-merge.c` (`blk_attempt_plug_merge`).
-//! Known deviations: one queue, so the sorting by queue and the limit of 64 for lists over several queues do not arise;
-//! where order changed (3.9, 6.13), and since when lists heed `nomerges` (3.13; 3.2.7 does not, 4.4 does: here from 3.9
-//! on), is from memory.
+//! `block/blk-mq.c` (`blk_add_rq_to_plug`, `blk_mq_flush_plug_list`), `block/blk-merge.c` (`blk_attempt_plug_merge`);
+//! the words of the revert of e70c301faece. Known deviations: one queue, so the sorting by queue and the limit of 64 for
+//! lists over several queues do not arise; where order changed (3.9, 6.13), and since when lists heed `nomerges` (3.13;
+//! 3.2.7 does not, 4.4 does: here from 3.9 on), is from memory.
 
-use super::{Build, PlugOrder, Plugging};
+use super::{Build, PlugJoin, PlugOrder, Plugging};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 
-/// Options with the given defaults: requests, KiB, order.
-const fn options(max_requests: i64, flush_kb: i64, order: PlugOrder) -> [OptionSpec; 3] {
+/// Options with the given defaults: requests, KiB, order, the requests that a bio may join.
+const fn options(max_requests: i64, flush_kb: i64, order: PlugOrder, joins: PlugJoin) -> [OptionSpec; 4] {
     [
         OptionSpec::number(
             "max_requests",
@@ -34,6 +35,12 @@ const fn options(max_requests: i64, flush_kb: i64, order: PlugOrder) -> [OptionS
             &["arrival", "sector", "newest"],
             order as usize,
             "order in which its requests leave (newest: only to a driver without an elevator in between)",
+        ),
+        OptionSpec::choice(
+            "joins",
+            &["any", "newest", "oldest"],
+            joins as usize,
+            "requests of the list that a bio is compared with",
         ),
     ]
 }
@@ -53,7 +60,7 @@ pub(super) const ENTRY_2_6_39: Entry<Build> = Entry {
     name: "task-2.6.39",
     summary: "plug of the task, held for the whole read call, no limit",
     origin: ORIGIN,
-    options: &options(0, 0, PlugOrder::Arrival),
+    options: &options(0, 0, PlugOrder::Arrival, PlugJoin::Any),
     conformance: CONFORMANCE,
     build: |options| build(options, true, false),
 };
@@ -63,7 +70,7 @@ pub(super) const ENTRY_3_1: Entry<Build> = Entry {
     name: "task-3.1",
     summary: "plug of the task, held for the whole read call, flushed at 16 requests",
     origin: ORIGIN,
-    options: &options(16, 0, PlugOrder::Arrival),
+    options: &options(16, 0, PlugOrder::Arrival, PlugJoin::Any),
     conformance: CONFORMANCE,
     build: |options| build(options, true, false),
 };
@@ -73,7 +80,7 @@ pub(super) const ENTRY_3_3: Entry<Build> = Entry {
     name: "task-3.3",
     summary: "plug of the task for one submission, flushed at 16 requests",
     origin: ORIGIN,
-    options: &options(16, 0, PlugOrder::Arrival),
+    options: &options(16, 0, PlugOrder::Arrival, PlugJoin::Any),
     conformance: CONFORMANCE,
     build: |options| build(options, false, false),
 };
@@ -83,7 +90,7 @@ pub(super) const ENTRY_3_9: Entry<Build> = Entry {
     name: "task-3.9",
     summary: "plug of the task for one submission, flushed at 16 requests, in order of sectors",
     origin: ORIGIN,
-    options: &options(16, 0, PlugOrder::Sector),
+    options: &options(16, 0, PlugOrder::Sector, PlugJoin::Any),
     conformance: CONFORMANCE,
     build: |options| build(options, false, true),
 };
@@ -93,7 +100,7 @@ pub(super) const ENTRY_5_10: Entry<Build> = Entry {
     name: "task-5.10",
     summary: "plug of the task for one submission, flushed at 32 requests or after one of 128 KiB, as they came",
     origin: ORIGIN,
-    options: &options(32, 128, PlugOrder::Arrival),
+    options: &options(32, 128, PlugOrder::Arrival, PlugJoin::Any),
     conformance: ORACLE,
     build: |options| build(options, false, true),
 };
@@ -103,17 +110,27 @@ pub(super) const ENTRY_5_16: Entry<Build> = Entry {
     name: "task-5.16",
     summary: "plug of the task for one submission, flushed at 32 requests or after one of 128 KiB",
     origin: ORIGIN,
-    options: &options(32, 128, PlugOrder::Newest),
+    options: &options(32, 128, PlugOrder::Newest, PlugJoin::Newest),
     conformance: ORACLE,
     build: |options| batched(options, false),
 };
 
-/// 6.13 and later, and late levels of 6.12.
+/// 6.13 to 6.15.
 pub(super) const ENTRY_6_13: Entry<Build> = Entry {
     name: "task-6.13",
-    summary: "as task-5.16, and its requests leave as they came; the first one's size counts",
+    summary: "as task-5.16, but its requests leave as they came, the first one's size counts, and it alone is joined",
     origin: ORIGIN,
-    options: &options(32, 128, PlugOrder::Arrival),
+    options: &options(32, 128, PlugOrder::Arrival, PlugJoin::Newest),
+    conformance: CONFORMANCE,
+    build: |options| batched(options, true),
+};
+
+/// 6.16 and later, and late levels of 6.12.
+pub(super) const ENTRY_6_16: Entry<Build> = Entry {
+    name: "task-6.16",
+    summary: "as task-6.13, and a bio can join the newest again",
+    origin: ORIGIN,
+    options: &options(32, 128, PlugOrder::Arrival, PlugJoin::Newest),
     conformance: ORACLE,
     build: |options| batched(options, true),
 };
@@ -124,17 +141,17 @@ fn build(options: &Options, whole_call: bool, heeds_nomerges: bool) -> Plugging 
         flush_sectors: options.unsigned("flush_kb") as u32 * 2,
         whole_call,
         first_counts: false,
-        joins_any: true,
         heeds_nomerges,
         order: [PlugOrder::Arrival, PlugOrder::Sector, PlugOrder::Newest][options.unsigned("order") as usize],
+        joins: [PlugJoin::Any, PlugJoin::Newest, PlugJoin::Oldest][options.unsigned("joins") as usize],
     }
 }
 
-/// The lists of 5.16 and later, where a bio joins the newest request only.
+/// The lists of 5.16 and later, which are flushed by size.
 fn batched(options: &Options, counts_first: bool) -> Plugging {
     let mut plugging = build(options, false, true);
-    if let Plugging::Task { first_counts, joins_any, .. } = &mut plugging {
-        (*first_counts, *joins_any) = (counts_first, false);
+    if let Plugging::Task { first_counts, .. } = &mut plugging {
+        *first_counts = counts_first;
     }
     plugging
 }

@@ -107,7 +107,7 @@ impl World<'_, '_> {
     }
 
     /// Writes the dirty cached pages of a range and waits for them (`filemap_write_and_wait_range`).
-    async fn write_and_wait(&self, file: FileId, first: PageIndex, end: PageIndex) {
+    pub(super) async fn write_and_wait(&self, file: FileId, first: PageIndex, end: PageIndex) {
         if self.vfs.borrow().cache.file_pages(file) == 0 {
             return;
         }

@@ -70,6 +70,8 @@ pub(super) struct Sched {
     free_counters: Vec<u32>,
     /// Tasks that wait for a free request, by class.
     request_waiters: [VecDeque<TaskId>; 2],
+    /// How often one did, by class.
+    request_waits: [u64; 2],
 }
 
 impl Sched {
@@ -82,6 +84,7 @@ impl Sched {
             counters: Vec::new(),
             free_counters: Vec::new(),
             request_waiters: [VecDeque::new(), VecDeque::new()],
+            request_waits: [0; 2],
         }
     }
 
@@ -97,6 +100,11 @@ impl Sched {
     pub(super) fn wait_for_request(&mut self, task: TaskId, class: Dir) {
         self.task_mut(task).waits_for_request = true;
         self.request_waiters[class as usize].push_back(task);
+        self.request_waits[class as usize] += 1;
+    }
+
+    pub(super) fn request_waits(&self) -> [u64; 2] {
+        self.request_waits
     }
 
     /// Whether it is still among them.

@@ -59,6 +59,8 @@ pub(super) struct File {
     pub(super) inode: Inode,
     /// When its oldest dirty page was dirtied.
     pub(super) dirty_since: Option<Nanos>,
+    /// Its end, if files are empty at first.
+    pub(super) written_end: u64,
 }
 
 /// A decision of a read-ahead policy that has been put into the page cache and must now be submitted.
@@ -167,6 +169,7 @@ impl Vfs {
                 openers: 0,
                 inode,
                 dirty_since: None,
+                written_end: 0,
             });
         }
         let mut descriptors = Vec::new();

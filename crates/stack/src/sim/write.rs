@@ -43,11 +43,13 @@ impl World<'_, '_> {
         let end = offset + u64::from(len_bytes);
         self.lock_inode(file).await;
         self.touch_mtime(file).await;
+        // Behind this there is nothing to read.
+        let old = if self.fs.starts_empty { self.extend(file, offset, end).await } else { u64::MAX };
         let mut at = offset;
         while at < end {
             let page = PageIndex::of(at);
             let page_end = (page.0 + 1) * PAGE_BYTES;
-            let whole = at.is_multiple_of(PAGE_BYTES) && end >= page_end;
+            let whole = (at.is_multiple_of(PAGE_BYTES) && end >= page_end) || page.0 * PAGE_BYTES >= old;
             self.write_page(file, page, whole).await;
             at = page_end.min(end);
         }
@@ -57,6 +59,26 @@ impl World<'_, '_> {
         }
         self.balance_dirty(len_bytes).await;
         u64::from(len_bytes)
+    }
+
+    /// The file ends at `end` at least; what lies between its end and `offset` is zeroed, which is the rest of a page.
+    /// Returns its end until now.
+    async fn extend(&self, file: FileId, offset: u64, end: u64) -> u64 {
+        let old = {
+            let mut vfs = self.vfs.borrow_mut();
+            let known = &mut vfs.files[file.0 as usize].written_end;
+            std::mem::replace(known, end.max(*known))
+        };
+        if offset <= old {
+            return old;
+        }
+        if self.fs.flushes_gap {
+            self.write_and_wait(file, PageIndex::of(old), PageIndex(offset.div_ceil(PAGE_BYTES))).await;
+        }
+        if !old.is_multiple_of(PAGE_BYTES) {
+            self.write_page(file, PageIndex::of(old), false).await;
+        }
+        old
     }
 
     /// Copies into one page, which becomes dirty, within a handle of the journal.
@@ -153,9 +175,10 @@ impl World<'_, '_> {
     pub(super) async fn write_run(&self, file: FileId, page: PageIndex, max_pages: u64) -> u64 {
         self.wait_page_written(file, page).await;
         self.settle().await;
+        let buffer = if self.buffer_sectors > 0 && self.vfs.borrow().is_device(file) { self.buffer_sectors } else { 0 };
         let nr_pages = {
             let mut vfs = self.vfs.borrow_mut();
-            let max_pages = max_pages
+            let max_pages = if buffer > 0 { 1 } else { max_pages }
                 .min(u64::from(self.block.borrow().max_sectors()) / PAGE_SECTORS)
                 .min(vfs.pages_to_boundary(&self.fs, file, page));
             let ready = |page| vfs.cache.is(file, page, Flag::Dirty) && !vfs.cache.is(file, page, Flag::Writeback);
@@ -173,7 +196,17 @@ impl World<'_, '_> {
         self.event(What::Writeback { file, page, nr_pages: nr_pages as u32 });
         let sector = self.vfs.borrow().sector_of(&self.fs, file, page);
         let done = Done::Write { file, page };
-        self.submit(Dir::Write, Content::Data, sector, (nr_pages * PAGE_SECTORS) as u32, false, done).await;
+        let mut nr_sectors = (nr_pages * PAGE_SECTORS) as u32;
+        let mut at = sector;
+        if buffer > 0 {
+            // The page is done with its last buffer.
+            while nr_sectors > buffer {
+                self.submit(Dir::Write, Content::Data, at, buffer, false, Done::Nothing).await;
+                at = at.plus(u64::from(buffer));
+                nr_sectors -= buffer;
+            }
+        }
+        self.submit(Dir::Write, Content::Data, at, nr_sectors, false, done).await;
         nr_pages
     }
 

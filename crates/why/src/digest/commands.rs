@@ -118,6 +118,8 @@ const DEPTHS: usize = 129;
 pub struct Commands {
     /// Issued: reads and writes; flushes are not counted.
     pub issued: [u64; 2],
+    /// Of these, requests that found none of their direction at the device.
+    pub to_empty: [u64; 2],
     /// Sectors of these.
     pub sectors: [u64; 2],
     /// Sizes, sectors.
@@ -437,6 +439,7 @@ impl Observer {
         if let Some(request) = self.life.get_mut(rq) {
             request.own = Own { foreign, meta, class, met: self.out.foreign, ..request.own };
         }
+        self.out.to_empty[dir as usize] += u64::from(!flush && self.at_device[dir as usize] == 0);
         self.sectors[usize::from(!foreign)] += u64::from(nr_sectors);
         self.at_device[dir as usize] += u32::from(!foreign);
         if before.is_none() {

@@ -148,6 +148,8 @@ pub struct Plugs {
 /// Journal, flushes, throttling.
 #[derive(Clone, Debug, Default)]
 pub struct Sync {
+    /// Buffered writes that wrote back the pages just in front of their own.
+    pub in_front: u64,
     pub commits: u64,
     /// Blocks written to the journal.
     pub blocks: u64,

@@ -309,6 +309,48 @@ pub const LIVE: &[Live] = &[
         questions: WINDOWS,
         not_shown: &["pgbench and bonnie++ of the report: they take far longer than a minute (`iowhy run pgbench`)"],
     },
+    Live {
+        incident: "2022-wbt-write-cache",
+        sides: &[],
+        questions: &[],
+        not_shown: &["the flag was set wrongly in 6.1-rc1 only, for drives without a volatile cache"],
+    },
+    Live {
+        incident: "2024-deadline-insertion-lists",
+        sides: &[],
+        questions: &[],
+        not_shown: &["the series was dropped: no released kernel has it"],
+    },
+    Live {
+        incident: "2024-deadline-wake-batch",
+        sides: &[],
+        questions: &[],
+        not_shown: &["both sides need a kernel of their own: the batch cannot be set"],
+    },
+    Live {
+        incident: "2024-flush-before-zeroing",
+        sides: &[],
+        questions: &[],
+        not_shown: &["XFS on a modelled disk is made for files that exist; 6.12 and later flush only if they must"],
+    },
+    Live {
+        incident: "2024-journal-past-throttle",
+        sides: &[],
+        questions: &[],
+        not_shown: &["both sides need a kernel of their own: the flags cannot be set"],
+    },
+    Live {
+        incident: "2024-plug-merge-end",
+        sides: &[],
+        questions: &[],
+        not_shown: &["buffers of half a page need a disk of an odd size, which modelled disks do not have"],
+    },
+    Live {
+        incident: "2024-plug-per-bio",
+        sides: &[],
+        questions: &[],
+        not_shown: &["both sides need a kernel of their own: who runs the queue cannot be set"],
+    },
 ];
 
 const fn writers(settings: &'static str) -> Site {
