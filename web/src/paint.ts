@@ -185,7 +185,7 @@ export function paintTimeline(
 /** Height of a number among the largest: of counts that are far apart, by their logarithm. */
 const tallOf = (of: number, most: number) => Math.log1p(of) / Math.log1p(Math.max(1, most));
 
-/** Where there is no detail: the bins. Levels as least and most, with the share of time as a line; pages and windows as
+/** The bins, where detail is absent. Levels as least and most, with the share of time as a line; pages and windows as
  *  counts; stalls in red from below. */
 function paintBins(
   context: CanvasRenderingContext2D,

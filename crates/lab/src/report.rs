@@ -28,6 +28,7 @@ pub mod residency;
 pub mod samples;
 pub mod survey;
 pub mod text;
+mod words;
 
 use iowhy_stack::event::EventSink;
 use iowhy_stack::units::PAGE_BYTES;
@@ -390,7 +391,7 @@ pub fn make(sides: &[Gathered; 2], explanation: &Explanation, around: &Around) -
     make_within(sides, explanation, around, MOST_BYTES)
 }
 
-/// What a report has besides its sides.
+/// Parts of a report besides its sides.
 #[derive(Clone, Debug, Default)]
 pub struct Around {
     /// [`history`] of the side that is stored.
@@ -422,7 +423,7 @@ impl Shown {
     }
 
     /// The lanes of a side, with one more part: from a time of the run to another, ns, cut where it has more events
-    /// than a part. What does not depend on parts is left out: `pyramid`.
+    /// than a part. The `pyramid`, which does not depend on parts, is left out.
     ///
     /// # Errors
     /// If the run cannot be replayed.

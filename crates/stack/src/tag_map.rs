@@ -171,7 +171,7 @@ impl TagMap {
         }
     }
 
-    /// Changes how many numbers there are, at most as many as at first. Those beyond stay with whoever has them.
+    /// Changes how many numbers there are, at most as many as at first. Those beyond stay with their requests.
     pub fn resize(&mut self, depth: u32) {
         let words = self.shape.nr_words() as usize;
         self.words[..words].iter_mut().for_each(Word::give_back);

@@ -496,8 +496,8 @@ fn bios_join_requests_on_the_plug_list_which_nobody_else_sees() {
     assert_eq!(driver.finished.len(), 6);
 }
 
-/// Bios on a plug list against a plain list of (direction, first sector, sectors, refused a bio once): which request each bio joins, when
-/// the list is full, and what the elevator gets in which order.
+/// Bios on a plug list against a plain list of (direction, first sector, sectors, refused a bio once): which request
+/// each bio joins, when the list is full, and what the elevator gets in which order.
 #[test]
 fn plug_lists_agree_with_a_naive_list() {
     let mut merged = 0;

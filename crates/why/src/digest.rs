@@ -264,12 +264,7 @@ impl EventSink for Observer {
                 self.out.windows.closes[cause as usize] += 1;
             }
             What::RaReopened { .. } | What::ServiceModel { .. } | What::Plug => {}
-            What::Writeback { file, page, nr_pages } => {
-                let reached = |first| page.0 < first && page.0 + u64::from(nr_pages) >= first;
-                let meets = |call: &Call| call.op == Op::Write && call.file == file.0 && reached(call.first);
-                self.out.sync.in_front += u64::from(call.is_some_and(|call| meets(&self.calls[call])));
-                self.write_back(call, file.0, nr_pages);
-            }
+            What::Writeback { file, page, nr_pages } => self.write_back(call, file.0, page.0, nr_pages),
             What::PageAdd { file, page, nr_pages } => self.page_add(call, file.0, page.0, nr_pages),
             What::PageRemove { file, page, nr_pages, cause } => {
                 self.page_remove(call, (file.0, page.0, u64::from(nr_pages)), cause);
@@ -326,7 +321,10 @@ impl EventSink for Observer {
 }
 
 impl Observer {
-    fn write_back(&mut self, call: Option<usize>, file: u32, nr_pages: u32) {
+    fn write_back(&mut self, call: Option<usize>, file: u32, page: u64, nr_pages: u32) {
+        let reached = |first| page < first && page + u64::from(nr_pages) >= first;
+        let meets = |call: &Call| call.op == Op::Write && call.file == file && reached(call.first);
+        self.out.sync.in_front += u64::from(call.is_some_and(|call| meets(&self.calls[call])));
         self.tells_writeback = true;
         if call.is_none() {
             // A file that no call was made on is not the workload's if others put its pages there.

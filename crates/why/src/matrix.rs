@@ -56,7 +56,7 @@ impl Origin {
     }
 }
 
-/// What one cause adds.
+/// The time that one cause adds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Name of the rule, or of the rest.
@@ -124,8 +124,8 @@ fn split(fast: &Side, slow: &Side, a_is_slow: bool) -> Split {
     Split { cells, sum }
 }
 
-/// What an experiment removes from each layer: of the slow side, and of its runs with one thing switched. Nothing if
-/// they cannot be compared as the sides are.
+/// The part of each layer that an experiment removes: of the slow side, and of its runs with one thing switched.
+/// Nothing if they cannot be compared as the sides are.
 pub fn measured(switched: &Side, slow: &Side, fast: &Side, a_is_slow: bool) -> Option<Split> {
     let basis = |fast: &Side| Delta::of_roles(fast, slow, a_is_slow).basis;
     (basis(switched) == basis(fast)).then(|| split(switched, slow, a_is_slow))

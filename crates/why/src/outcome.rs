@@ -93,7 +93,7 @@ pub struct Counterfactual {
     /// All of the device was switched, since none of the finding's settings differs: it shows where the cause is, and
     /// not which it is.
     pub device_only: bool,
-    /// What is gone, by layers; nothing where the switched runs have no events.
+    /// The time that is gone, by layers; nothing where the switched runs have no events.
     pub layers: Option<Split>,
     /// The result for the finding.
     pub outcome: Outcome,

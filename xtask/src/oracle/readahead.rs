@@ -22,7 +22,7 @@ pub(super) const READAHEAD: Policy = Policy {
         ('#', "bytes of the file, pages of the limit, of the largest request, largest folio order"),
         (
             'r',
-            "read: first page, pages, bytes not read of the last. Answer: m miss, a marker; start+pages, !marker, /order",
+            "read: first page, pages, unread bytes of the last. Answer: m miss, a marker, start+pages, !marker, /order",
         ),
         ('m', "a miss at this page of a request for that many; if it is absent"),
         ('a', "this page of a request for that many; if it carries the marker"),

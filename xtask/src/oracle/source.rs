@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn functions_and_macros_are_cut_out_whole() {
-        let text = "#define half(x) \\\n\t((x) / 2)\nint twice(int x);\nstatic int\ntwice(int x)\n{\n\treturn 2 * x;\n}\n\
-                    int use(void)\n{\n\treturn twice(half(2));\n}";
+        let text = "#define half(x) \\\n\t((x) / 2)\nint twice(int x);\nstatic int\ntwice(int x)\n{\n\t\
+                    return 2 * x;\n}\nint use(void)\n{\n\treturn twice(half(2));\n}";
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(cut(&lines, "half"), Some(&lines[..2]));
         assert_eq!(cut(&lines, "twice"), Some(&lines[3..8]));

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::text::{experiment, figure};
+use super::words::{experiment, figure};
 use super::{Difference, facts};
 use crate::explain::gathered::Gathered;
 use iowhy_compare::{Comparison, Verdict};

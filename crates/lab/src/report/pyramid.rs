@@ -8,8 +8,8 @@
 //! pages                        hit, missed, added, removed in the bin
 //! windows                      decided in the bin, and the pages of the largest
 //! ```
-//! A run has a bin for each [`EVENTS`] events, and between the fewest and the most bins. Events before the run or behind
-//! it are in no bin. A number of a moment without length counts as the most, not as the least.
+//! A run has a bin for each [`EVENTS`] events, and between the fewest and the most bins. Events before and after the
+//! run are in no bin. A number of a moment without length counts as the most, not as the least.
 
 use iowhy_stack::event::{Event, EventSink, What};
 use iowhy_stack::lifecycle::Lifecycle;
@@ -137,7 +137,7 @@ impl Base {
         }
     }
 
-    /// What was counted.
+    /// The kind of event counted.
     pub fn finish(mut self) -> Pyramid {
         self.pass(self.end);
         let (begin, end, bin_ns) = (self.begin, self.end, self.bin_ns);

@@ -59,7 +59,7 @@ pub const ENTRY: Entry<Build> = Entry {
     build: |options, hz| build(options, hz, Sweep::Position, Tags::Map),
 };
 
-/// What `async_depth` is a limit of.
+/// The number that `async_depth` limits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Tags {
     /// Nothing: there is none yet (until 5.13).

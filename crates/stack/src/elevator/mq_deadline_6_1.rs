@@ -3,7 +3,7 @@
 //! As [`super::mq_deadline`], but a sweep goes on with the request that came next when its last one left: requests that
 //! arrive in between wait for the next sweep. In 6.1 each direction keeps that request, and a batch after a change of
 //! direction goes on with it. In 5.10 only the last direction does: a change of direction starts with the oldest
-//! request; and there are no classes of priority.
+//! request; and classes of priority are not looked at.
 //!
 //! Source: Linux 5.10, 6.1, `block/mq-deadline.c`, `__dd_dispatch_request`, `deadline_move_request`. Deviations: those
 //! of [`super::mq_deadline`].

@@ -13,9 +13,9 @@
 //! ```
 //! Source: 3.2.7 and 4.4 `block/blk-core.c` (`blk_queue_bio`, `blk_flush_plug_list`), 5.10, 6.1, 6.12, 7.2
 //! `block/blk-mq.c` (`blk_add_rq_to_plug`, `blk_mq_flush_plug_list`), `block/blk-merge.c` (`blk_attempt_plug_merge`);
-//! the words of the revert of e70c301faece. Known deviations: one queue, so the sorting by queue and the limit of 64 for
-//! lists over several queues do not arise; where order changed (3.9, 6.13), and since when lists heed `nomerges` (3.13;
-//! 3.2.7 does not, 4.4 does: here from 3.9 on), is from memory.
+//! the words of the revert of e70c301faece. Known deviations: one queue, so the sorting by queue and the limit of 64
+//! for lists over several queues do not arise; where order changed (3.9, 6.13), and since when lists heed `nomerges`
+//! (3.13; 3.2.7 does not, 4.4 does: here from 3.9 on), is from memory.
 
 use super::{Build, PlugJoin, PlugOrder, Plugging};
 use crate::origin::{Entry, OptionSpec, Options, Origin};

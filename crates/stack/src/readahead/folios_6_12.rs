@@ -1,4 +1,5 @@
-//! 6.11 to 6.14 (and 6.18 and 7.2, which add to it): on-demand read-ahead on large folios, misses and markers decided apart.
+//! 6.11 to 6.14 (and 6.18 and 7.2, which add to it): on-demand read-ahead on large folios; misses and markers are
+//! decided apart.
 //!
 //! A miss starts a stream if it is the file's first page, larger than the limit, or next to the previous read; the tail
 //! is what the request leaves, or half the window. A miss with more cached pages before it than it asks
