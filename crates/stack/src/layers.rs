@@ -35,7 +35,7 @@ pub struct Commands {
     pub completed: u64,
     /// Sectors completed.
     pub sectors: u64,
-    /// Bios merged into a request.
+    /// Bios and requests that had joined the commands completed (`rrqm`, `wrqm`).
     pub merges: u64,
     /// Commands by size: index is the size in 4 KiB blocks, the last entry holds everything larger.
     pub by_pages: Vec<u64>,
@@ -214,6 +214,8 @@ struct RequestTimes {
     inserted: Nanos,
     issued: Nanos,
     at_device: bool,
+    /// Bios and requests that joined it.
+    merges: u32,
 }
 
 #[derive(Copy, Clone, Debug, Default)]
@@ -365,6 +367,7 @@ impl LayerObserver {
         commands.completed += 1;
         commands.sectors += u64::from(nr_sectors);
         commands.ticks += at.saturating_sub(times.allocated);
+        commands.merges += u64::from(times.merges);
     }
 
     /// Takes one event. Inlined, so that where the kind of event is known only its arm remains.
@@ -403,10 +406,11 @@ impl LayerObserver {
                 self.account(at);
                 self.in_queue += 1;
                 let queued = self.last_queued;
-                *self.times(rq.0) = RequestTimes { queued, allocated: at, inserted: at, issued: at, at_device: false };
+                *self.times(rq.0) = RequestTimes { queued, allocated: at, inserted: at, issued: at, ..RequestTimes::default() };
                 self.layers.phases.q2g.record(at.saturating_sub(queued).0);
             }
-            What::Merge { kind, .. } => {
+            What::Merge { rq, kind, .. } => {
+                self.times(rq.0).merges += 1;
                 if kind == MergeKind::Front {
                     self.layers.front_merges += 1;
                 }
@@ -419,6 +423,7 @@ impl LayerObserver {
                 let kept = self.times(rq.0);
                 kept.allocated = kept.allocated.min(other.allocated);
                 kept.queued = kept.queued.min(other.queued);
+                kept.merges += other.merges + 1;
             }
             What::Insert { rq } => {
                 let times = self.times(rq.0);

@@ -13,7 +13,7 @@ const LEFT: f64 = 2.0 / 3.0;
 /// Bios of a request as it is issued.
 fn bios(row: &RowResult) -> f64 {
     let issued = row.sum(|layers| layers.writes.issued);
-    share(row.sum(|layers| layers.writes.merges + layers.request_merges) + issued, issued)
+    share(row.sum(|layers| layers.writes.merges) + issued, issued)
 }
 
 fn merging(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
