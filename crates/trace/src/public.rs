@@ -9,8 +9,8 @@
 //! A format is a [`Source`] in `crates/trace/src/format`. Times are those of the trace, as arrivals from its first
 //! record on; memory is that of one block, however long the file.
 //!
-//! Source: RFC 1952, RFC 8878, POSIX `ustar`; the description of each format is named in its file. Limits: a line has at
-//! most 1 MiB; a tar archive is read as one text, file after file.
+//! Source: RFC 1952, RFC 8878, POSIX `ustar`; the description of each format is named in its file. Limits: a line has
+//! at most 1 MiB; a tar archive is read as one text, file after file.
 
 use std::cell::RefCell;
 use std::fs::File;

@@ -1,7 +1,7 @@
-//! Disk events of Windows as text (SNIA IOTTA 130 to 158: Microsoft's production servers and enterprise traces).
+//! Disk events of Windows as text (SNIA IOTTA 149, 158 and others: Microsoft's servers).
 //!
 //! ```text
-//! DiskRead or DiskWrite, TimeStamp, Process Name ( PID), ThreadID, IrpPtr, ByteOffset, IOSize, ElapsedTime, DiskNum, ..
+//! DiskRead or DiskWrite, TimeStamp, Process Name ( PID), ThreadID, IrpPtr, ByteOffset, IOSize, ElapsedTime, DiskNum..
 //!                        us         name (number)        number    hex     hex         hex     us           number
 //! ```
 //! A header between `BeginHeader` and `EndHeader` has the columns of each kind of event; other kinds are left out.

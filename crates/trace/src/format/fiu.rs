@@ -1,4 +1,4 @@
-//! Block traces of Florida International University (SRCMap, I/O Deduplication; SNIA IOTTA 390 and 391).
+//! Block traces of Florida International University (SRCMap, I/O Deduplication; SNIA IOTTA).
 //!
 //! ```text
 //! ts pid process lba size W-or-R major minor MD5

@@ -1,4 +1,4 @@
-//! Block traces of Tencent's cloud block storage (SNIA IOTTA 27917 and 28064): CSV, a line for each request of a volume.
+//! Block traces of Tencent's cloud block storage (SNIA IOTTA 28064): CSV, a line for each request.
 //!
 //! ```text
 //! Timestamp,Offset,Size,IOType,VolumeID

@@ -6,8 +6,8 @@
 //! page     a request is for its pages of 4 KiB, one after the other, and the cache has frames
 //! ```
 //! Policies are those of `iowhy models reclaim`, and the kernels' two lists (pages alone), driven as a control group of
-//! that many pages which reads: each use marks its page, a charge over the limit reclaims, and the statistics are folded
-//! every two seconds of the trace. Every request counts, deletions among them; those without bytes do not.
+//! that many pages which reads: each use marks its page, a charge over the limit reclaims, and the statistics are
+//! folded every two seconds of the trace. Every request counts, deletions among them; those without bytes do not.
 //!
 //! Source: libCacheSim 0.3.5, `cache.c`: equal counts, frozen in `tests.rs`. Limits: 2^32
 //! different keys or pages; the kernels' lists know neither dirty pages nor mappings here.
