@@ -15,6 +15,9 @@ use iowhy_stack::units::Nanos;
 use iowhy_text as text;
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_trace::format::Writing;
+use iowhy_trace::public::Source;
+use iowhy_trace::public::caches::Policy;
+use iowhy_trace::public::figures::{CacheSize, Figures, Unit};
 use iowhy_trace::{self as trace, FORMATS, Format, stat};
 use serde_json::{Value, json};
 
@@ -99,6 +102,9 @@ enum Action {
         /// Format [default: by the end of OUT]
         #[arg(long = "format", alias = "to", value_name = "FORM")]
         to: Option<String>,
+        /// Format of TRACE [default: by its contents]
+        #[arg(long, value_name = "FORM")]
+        of: Option<String>,
         /// Target file [default: TRACE with the end .parquet]
         #[arg(short, long, value_name = "OUT")]
         output: Option<PathBuf>,
@@ -112,11 +118,15 @@ enum Action {
         /// Format [default: by the end of OUT]
         #[arg(long = "format", alias = "to", value_name = "FORM")]
         to: Option<String>,
+        /// Format of TRACE [default: by its contents]
+        #[arg(long, value_name = "FORM")]
+        of: Option<String>,
         /// Target file [default: standard output]
         #[arg(short, long, value_name = "OUT")]
         output: Option<PathBuf>,
     },
     /// Count phases, requests, windows and devices of a trace
+    #[command(after_help = STAT)]
     Stat {
         /// Trace, in any known format
         #[arg(value_name = "TRACE")]
@@ -127,7 +137,66 @@ enum Action {
         /// Workload [default: all that make calls]
         #[arg(long, value_name = "PID")]
         pid: Vec<u32>,
+        /// Format of TRACE [default: by its contents]
+        #[arg(long, value_name = "FORM")]
+        format: Option<String>,
+        #[command(flatten)]
+        caches: Caches,
     },
+}
+
+/// Caches to count the misses of, on a public trace.
+#[derive(clap::Args)]
+struct Caches {
+    /// Public trace: misses of caches of these sizes, for example 64m,1g,10%
+    #[arg(long = "cache", value_name = "SIZES", value_delimiter = ',', value_parser = cache_size)]
+    sizes: Vec<CacheSize>,
+    /// Their policies, for example lru,fifo,linux-6.18
+    #[arg(long = "policy", value_name = "NAMES", value_delimiter = ',', default_value = "lru", value_parser = policy)]
+    policies: Vec<Policy>,
+    /// Unit they keep [default: page, and object for keys]
+    #[arg(long, value_enum)]
+    unit: Option<UnitName>,
+}
+
+/// Units of caches.
+#[derive(Copy, Clone, ValueEnum)]
+enum UnitName {
+    /// Pages of 4 KiB
+    Page,
+    /// The request as it is
+    Object,
+}
+
+/// Help of `trace stat`.
+const STAT: &str = "Of a public trace (MSR, Alibaba, Tencent, FIU, Twitter, libCacheSim, ..), counts,\nrates, \
+    sizes, working set and reuse are shown, and the misses of caches:\n\n  \
+    iowhy trace stat web_0.csv.gz\n  \
+    iowhy trace stat cluster52.zst --cache 64m,1%,10% --policy lru,fifo";
+
+/// The size of a cache: bytes with k, m, g or t behind them, or a percentage of the working set.
+fn cache_size(word: &str) -> Result<CacheSize, String> {
+    let wrong = || "a size is a number with k, m or g behind it, or with % of the working set".to_owned();
+    if let Some(share) = word.strip_suffix('%') {
+        let share = share.parse().ok().filter(|share: &f64| *share > 0.0 && share.is_finite());
+        return share.map(CacheSize::Percent).ok_or_else(wrong);
+    }
+    let digits = word.bytes().take_while(u8::is_ascii_digit).count();
+    let shift = match word[digits..].to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(wrong()),
+    };
+    let bytes = word[..digits].parse().ok().and_then(|bytes: u64| bytes.checked_mul(1 << shift));
+    bytes.filter(|bytes| *bytes > 0).map(CacheSize::Bytes).ok_or_else(wrong)
+}
+
+/// A policy by its name.
+fn policy(word: &str) -> Result<Policy, String> {
+    Policy::named(word).ok_or_else(|| format!("a policy is one of {}", Policy::names().join(", ")))
 }
 
 /// Levels of a capture.
@@ -160,7 +229,7 @@ const RECORD: &str = "Tasks named together are a union; --device and --file rest
 /// Help of `trace export`: the forms and the endings that mean them.
 fn forms() -> String {
     let mut text = String::from("Forms, and names of files that mean them:\n");
-    for format in FORMATS {
+    for format in FORMATS.iter().filter(|format| format.is_written()) {
         let endings: Vec<String> = format.extensions.iter().map(|ending| format!(".{ending}")).collect();
         let endings = if endings.is_empty() { "by --format only".to_owned() } else { endings.join(", ") };
         text.push_str(&format!("  {:<14} {endings}\n", format.name));
@@ -203,17 +272,26 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             };
             record(&request, output, arguments.json)
         }
-        Action::Import { from, to, output } => {
+        Action::Import { from, to, of, output } => {
             let usual = from.with_extension("parquet");
             let out = output.as_deref().unwrap_or(&usual);
-            convert("import", from, to.as_deref(), Some(out), arguments.json)
+            convert("import", (from, of.as_deref()), to.as_deref(), Some(out), arguments.json)
         }
-        Action::Export { from, to, output } => {
-            convert("export", from, to.as_deref(), output.as_deref(), arguments.json)
+        Action::Export { from, to, of, output } => {
+            convert("export", (from, of.as_deref()), to.as_deref(), output.as_deref(), arguments.json)
         }
-        Action::Stat { from, interval, pid, .. } => {
+        Action::Stat { from, interval, pid, format, caches } => {
             let mut problems = Problems::default();
-            let found = trace::load(from, &mut problems);
+            let Ok(form) = read_form(format.as_deref()).map_err(output::report) else { return Ok(Exit::Usage) };
+            if let Some(source) = trace::format::public_of(from, form) {
+                return public(from, source, caches, arguments.json);
+            }
+            if !caches.sizes.is_empty() {
+                let text = format!("`--cache` is for public traces, and `{}` is none", from.display());
+                output::report(Problem::error(text).help("--format with one of them"));
+                return Ok(Exit::Usage);
+            }
+            let found = trace::format::load_as(from, form, &mut problems);
             output::report_all(&problems);
             let Some(trace) = found else { return Ok(Exit::Usage) };
             let interval = interval.map(|time| Nanos(time.as_nanos() as u64));
@@ -228,6 +306,46 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
 }
 
+/// The form in which a trace is read, as it is called.
+fn read_form(name: Option<&str>) -> Result<Option<&'static Format>, Problem> {
+    let Some(name) = name else { return Ok(None) };
+    let known = || FORMATS.iter().filter(|format| format.is_read()).map(|format| format.name);
+    let form = trace::format::format(name).filter(|format| format.is_read());
+    let wrong = || Problem::error(format!("`{name}` is not a format of traces")).near(name, known());
+    form.map(Some).ok_or_else(|| wrong().help(format!("one of {}", known().collect::<Vec<_>>().join(", "))))
+}
+
+/// The figures of a public trace.
+fn public(from: &Path, source: &Source, caches: &Caches, json: bool) -> anyhow::Result<Exit> {
+    let unit = match caches.unit {
+        Some(UnitName::Object) => Unit::Object,
+        None if source.objects => Unit::Object,
+        Some(UnitName::Page) if source.objects => {
+            output::report(Problem::error("`--unit page` is for block traces, and keys have no pages"));
+            return Ok(Exit::Usage);
+        }
+        Some(UnitName::Page) | None => Unit::Page,
+    };
+    let kernel = caches.policies.iter().find(|policy| matches!(policy, Policy::Kernel(_)));
+    if let (Some(policy), Unit::Object, false) = (kernel, unit, caches.sizes.is_empty()) {
+        let text = format!("`--policy {}` keeps pages, and this trace is counted by objects", policy.name());
+        output::report(Problem::error(text).help("a block trace, with --unit page"));
+        return Ok(Exit::Usage);
+    }
+    let mut problems = Problems::default();
+    let mut figures = Figures::new(unit, !caches.sizes.is_empty());
+    let found = trace::public::stream(from, source, &mut problems, &mut |access| figures.add(access));
+    output::report_all(&problems);
+    let Some(provenance) = found else { return Ok(Exit::Usage) };
+    let rows = figures.caches(&caches.policies, &caches.sizes);
+    if json {
+        output::print_json(&figures.json(&provenance, &rows))?;
+    } else {
+        output::print(&figures.text(&provenance, &rows))?;
+    }
+    Ok(Exit::Fine)
+}
+
 /// A trace of which only a part could be read is worth something, but not all that was asked for.
 fn ending(problems: &Problems) -> Exit {
     if problems.any_error() { Exit::Failed } else { Exit::Fine }
@@ -235,9 +353,9 @@ fn ending(problems: &Problems) -> Exit {
 
 /// The form to write in: as it is called, or else as the name ends.
 fn form(name: Option<&str>, out: Option<&Path>) -> Result<&'static Format, Problem> {
-    let known = || FORMATS.iter().map(|format| format.name);
+    let known = || FORMATS.iter().filter(|format| format.is_written()).map(|format| format.name);
     let named = match (name, out) {
-        (Some(name), _) => trace::format::format(name).ok_or_else(|| {
+        (Some(name), _) => trace::format::format(name).filter(|format| format.is_written()).ok_or_else(|| {
             Problem::error(format!("`{name}` is not a format that traces are written in"))
                 .near(name, known().map(str::to_owned))
         }),
@@ -389,8 +507,15 @@ fn record(request: &Request, out: &Path, json: bool) -> anyhow::Result<Exit> {
     Ok(if failed.is_some() { Exit::Failed } else { Exit::Fine })
 }
 
-fn convert(action: &str, from: &Path, to: Option<&str>, out: Option<&Path>, json: bool) -> anyhow::Result<Exit> {
+fn convert(
+    action: &str,
+    (from, of): (&Path, Option<&str>),
+    to: Option<&str>,
+    out: Option<&Path>,
+    json: bool,
+) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
+    let of = read_form(of).map_err(|problem| problems.push(problem)).ok().flatten();
     let format = form(to, out).map_err(|problem| problems.push(problem)).ok();
     let same = |out: &Path| {
         std::fs::canonicalize(out).is_ok_and(|out| std::fs::canonicalize(from).is_ok_and(|from| from == out))
@@ -409,7 +534,7 @@ fn convert(action: &str, from: &Path, to: Option<&str>, out: Option<&Path>, json
         Ok(sink) => sink,
         Err(exit) => return Ok(exit),
     };
-    let found = trace::load(from, &mut problems);
+    let found = trace::format::load_as(from, of, &mut problems);
     output::report_all(&problems);
     let Some(trace) = found else { return Ok(Exit::Usage) };
     write(&trace, format, sink)?;
@@ -431,6 +556,14 @@ mod tests {
         let cases = [("5s", 5000), ("500ms", 500), ("2m", 120_000), ("1.5", 1500), ("1h", 3_600_000)];
         for (word, ms) in cases {
             assert_eq!(duration(word), Ok(Duration::from_millis(ms)), "{word}");
+        }
+        let sizes = [("4096", 4096), ("64m", 64 << 20), ("1GiB", 1 << 30), ("2TB", 2 << 40)];
+        for (word, bytes) in sizes {
+            assert_eq!(cache_size(word), Ok(CacheSize::Bytes(bytes)), "{word}");
+        }
+        assert_eq!(cache_size("0.5%"), Ok(CacheSize::Percent(0.5)));
+        for word in ["", "0", "m", "-1", "%", "-1%", "nan%", "99999999999999999999", "1q", "1é"] {
+            assert!(cache_size(word).is_err(), "{word}");
         }
         for word in ["", "s", "5 parsecs", "0", "-1", "1e99h", "1.2.3s"] {
             assert!(duration(word).is_err(), "{word}");

@@ -3,21 +3,31 @@
 //! [`FORMATS`] is the table of files that a trace is read from and written to; [`read`] and [`load`] find out which one
 //! a file has.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use iowhy_stack::trace::Trace;
 use iowhy_stack::units::Nanos;
 use iowhy_text::diagnose::{Problem, Problems, Span};
 
+use crate::public::{self, Source};
+
+pub mod alibaba;
 pub mod blkparse;
 pub mod blktrace;
 pub mod disksim;
+pub mod enterprise;
+pub mod fiu;
 pub mod iolog;
+pub mod msr;
+pub mod oracle_general;
 pub mod perfetto;
+pub mod tencent;
 pub mod trace_csv;
 pub mod trace_parquet;
 pub mod tracefs_text;
+pub mod twitter;
+pub mod vscsi;
 
 /// Reads a trace from the bytes of a file of this name. Mistakes go into the problems; the readable rest is the result.
 pub type Reader = fn(&str, &[u8], &mut Problems) -> Option<Trace>;
@@ -67,11 +77,15 @@ pub enum Reading {
     One(Reader),
     /// From one file or several.
     Parts(PartsReader),
+    /// From one file, record by record: a public trace.
+    Stream(&'static Source),
 }
 
 /// How a form is written.
 #[derive(Copy, Clone, Debug)]
 pub enum Writing {
+    /// Not at all.
+    Never,
     /// As one file.
     One(Writer),
     /// As one file to standard output, and else as the several files it usually is in, below a common name. Those yield
@@ -90,14 +104,26 @@ impl Format {
         match self.read {
             Reading::One(read) => read(name, bytes, problems),
             Reading::Parts(read) => read(&[Part { name, bytes }], problems),
+            Reading::Stream(_) => {
+                let text = format!("`{name}` is a public trace ({}), which is read from a file", self.name);
+                problems.push(Problem::error(text).at(Span::whole(name)));
+                None
+            }
             Reading::Never => None,
         }
     }
 
+    /// Whether such files can be written.
+    pub fn is_written(&self) -> bool {
+        !matches!(self.write, Writing::Never)
+    }
+
     /// Writes a trace as one file.
     pub fn write_one(&self, trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
-        let (Writing::One(write) | Writing::Parts(write, _)) = self.write;
-        write(trace, out)
+        match self.write {
+            Writing::One(write) | Writing::Parts(write, _) => write(trace, out),
+            Writing::Never => Err(io::Error::other(format!("{} is not written", self.name))),
+        }
     }
 }
 
@@ -111,6 +137,14 @@ pub const FORMATS: &[&Format] = &[
     &blktrace::FORMAT,
     &blkparse::FORMAT,
     &disksim::FORMAT,
+    &msr::FORMAT,
+    &enterprise::FORMAT,
+    &fiu::FORMAT,
+    &alibaba::FORMAT,
+    &tencent::FORMAT,
+    &twitter::FORMAT,
+    &vscsi::FORMAT,
+    &oracle_general::FORMAT,
     &tracefs_text::FORMAT,
 ];
 
@@ -171,7 +205,30 @@ const MOST_BYTES: u64 = 16 << 30;
 /// other numbers are read as well; if that file does not exist, but some with numbers behind the name do
 /// (`NAME.blktrace.0`), those are.
 pub fn load(path: &Path, problems: &mut Problems) -> Option<Trace> {
+    load_as(path, None, problems)
+}
+
+/// The public trace that a file is, of this form or of the one that it looks like.
+pub fn public_of(path: &Path, form: Option<&Format>) -> Option<&'static Source> {
+    let mut head = Vec::new();
+    let read = |head: &mut Vec<u8>| std::fs::File::open(path)?.take(public::HEAD as u64).read_to_end(head);
+    let found = match form {
+        Some(format) => Some(format.read),
+        None if !path.is_file() || read(&mut head).is_err() => None,
+        None => detect(&path.to_string_lossy(), &head).map(|format| format.read),
+    };
+    match found {
+        Some(Reading::Stream(source)) => Some(source),
+        _ => None,
+    }
+}
+
+/// [`load`] of a file in this form, whatever it looks like.
+pub fn load_as(path: &Path, form: Option<&'static Format>, problems: &mut Problems) -> Option<Trace> {
     let name = path.display().to_string();
+    if let Some(source) = public_of(path, form) {
+        return public::places::trace(path, source, problems).map(|trace| plausible(&name, trace, problems));
+    }
     let parts = if path.exists() { siblings(path) } else { numbered(path) };
     let mut files = Vec::new();
     for part in if parts.is_empty() { vec![path.to_path_buf()] } else { parts } {
@@ -185,7 +242,7 @@ pub fn load(path: &Path, problems: &mut Problems) -> Option<Trace> {
         }
     }
     let (first, bytes) = files.first()?;
-    let Some(format) = detect(first, bytes) else {
+    let Some(format) = form.or_else(|| detect(first, bytes)) else {
         problems.push(unknown(&name));
         return None;
     };
@@ -230,7 +287,7 @@ fn numbered(path: &Path) -> Vec<std::path::PathBuf> {
 
 fn unknown(name: &str) -> Problem {
     let names: Vec<&str> =
-        FORMATS.iter().filter(|format| matches!(format.read, Reading::One(_))).map(|format| format.name).collect();
+        FORMATS.iter().filter(|format| !matches!(format.read, Reading::Never)).map(|format| format.name).collect();
     Problem::error(format!("`{name}` is not a trace in a known format"))
         .at(Span::whole(name))
         .help(format!("one of {}", names.join(", ")))

@@ -6,6 +6,7 @@ pub mod format;
 pub mod iostat;
 pub mod join;
 pub mod phases;
+pub mod public;
 pub mod recorded;
 pub mod row;
 pub mod settings;

@@ -415,3 +415,46 @@ fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
         _ => None,
     }
 }
+
+#[test]
+fn public_traces_are_counted_replayed_and_imported() {
+    let scratch = Scratch::new("public");
+    let lines: String = (0..200_u64).map(|nr| format!("0,R,{},4096,{}\n", nr % 50 * 8192, nr * 1000)).collect();
+    scratch.write("disk.csv", lines.as_bytes());
+    scratch.write("keys.csv", b"0,a,1,99,1,get,0\n1,b,1,99,1,set,0\n2,a,1,99,1,get,0\n");
+    let stat = scratch.json("trace stat disk.csv --cache 100k,100% --policy lru,fifo,linux-6.18 --json");
+    check_schema("trace-public", &stat);
+    let misses: Vec<Option<u64>> =
+        stat["caches"].as_array().expect("rows").iter().map(|row| row["misses"].as_u64()).collect();
+    // A loop over 50 pages: 25 are always the wrong ones of a plain list.
+    assert_eq!(misses[..4], [200, 50, 200, 50].map(Some));
+    let keys = scratch.json("trace stat keys.csv --cache 150 --json");
+    check_schema("trace-public", &keys);
+    assert_eq!((keys["unit"].as_str(), keys["caches"][0]["misses"].as_u64()), (Some("object"), Some(3)));
+    let seconds = ["", "--replay open", "--replay open --speed 4", "--format alibaba"].map(|how| {
+        let run = scratch.json(&format!("run disk.csv --on sim:linux-6.18 --disk nvme {how} --json"));
+        check_schema("run", &run);
+        assert_eq!(run["runs"][0]["device"]["media_accesses"].as_u64(), Some(200), "{how}");
+        run["runs"][0]["metrics"]["elapsed_s"].as_f64().expect("a time")
+    });
+    // The last arrival is at 199 ms; one at a time, a request takes less than the millisecond between two.
+    assert!(seconds[1] > 0.199 && seconds[2] > 0.049 && seconds[2] < 0.055, "{seconds:?}");
+    assert!(seconds[0] < 0.1 && seconds[0].to_bits() == seconds[3].to_bits(), "{seconds:?}");
+    scratch.ends("trace import disk.csv -o disk.parquet", 0);
+    assert_eq!(scratch.json("trace stat disk.parquet --json")["records"].as_u64(), Some(400));
+    scratch.write("wrong.csv", format!("{lines}0,R,x,4096,5\n0,R,0,4096\n").as_bytes());
+    for line in ["trace stat wrong.csv", "trace import wrong.csv", "run wrong.csv --on sim:linux-6.18"] {
+        let (_, message) = scratch.ends(line, 2);
+        assert!(message.contains(":201:5:") && message.contains(":202:11:"), "{line}: {message}");
+    }
+    for (line, says) in [
+        ("trace stat disk.csv --format alibab", "alibaba"),
+        ("trace stat keys.csv --cache 1m --policy linux-6.18", "objects"),
+        ("trace stat disk.csv --cache 1m --policy lfu", "lru"),
+        ("trace export disk.csv --format msr", "msr"),
+        ("run disk.csv --on sim:linux-6.18 --speed 0", "--speed"),
+    ] {
+        let (_, message) = scratch.ends(line, 2);
+        assert!(message.contains(says), "{line}: {message}");
+    }
+}

@@ -61,7 +61,7 @@ pub(super) struct JobWords<'a> {
     pub(super) builtin: Option<&'static Builtin>,
     pub(super) world: &'a World<'a>,
     pub(super) limit: &'a Limit,
-    pub(super) replay: replay::Mode,
+    pub(super) replay: replay::Replay,
     /// Seed of the first run.
     pub(super) seed: u64,
     /// Where files are.

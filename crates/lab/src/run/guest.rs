@@ -274,7 +274,7 @@ fn task(wanted: &Wanted, asked: &JobWords<'_>, problems: &mut Problems) -> Optio
         problems.push(Problem::error(text).at(Span::whole(name)).help("--on live, or a fio job file"));
         return None;
     };
-    if replay::is_trace(asked.words) {
+    if asked.replay.form.is_some() || replay::is_trace(asked.words) {
         for path in traces(&asked.words[0]) {
             match std::fs::read(&path) {
                 Ok(bytes) => drop(loaded.borrow_mut().insert(path.to_string_lossy().into_owned(), bytes)),

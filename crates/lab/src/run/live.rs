@@ -101,7 +101,7 @@ pub(super) fn on_this_kernel(asked: &JobWords<'_>, problems: &mut Problems) -> O
             let (job, shape) = (builtin.build)(&values, &mut any_stack(), problems)?;
             (on_kernel::live_plan(&job, &shape.files, folder, problems)?, shape)
         }
-        None if replay::is_trace(words) => {
+        None if asked.replay.form.is_some() || replay::is_trace(words) => {
             let (job, shape) = replay::build(&words[0], asked.replay, replay::ReplaySite::Live, problems)?;
             (on_kernel::live_plan(&job, &shape.files, folder, problems)?, shape)
         }

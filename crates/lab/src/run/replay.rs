@@ -23,9 +23,12 @@ use iowhy_stack::trace::{Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, SECTOR_BYTES, Sector};
 use iowhy_stack::workload::{Call, Mix, Scripted, Stream, Target};
 
+mod public;
+
 use super::Shape;
 use iowhy_text::diagnose::{Problem, Problems, Span};
 use iowhy_trace as trace;
+use iowhy_trace::Format;
 use iowhy_trace::join::{CallRecord, Joined, NoFile, Who, join};
 
 /// How times of a trace are kept.
@@ -44,6 +47,38 @@ impl Mode {
             "closed" => Some(Mode::Closed),
             "open" => Some(Mode::Open),
             _ => None,
+        }
+    }
+}
+
+/// How a trace is replayed.
+#[derive(Copy, Clone, Debug)]
+pub struct Replay {
+    pub mode: Mode,
+    /// Times are divided by this, millionths.
+    pub speed: u64,
+    /// Its form; by its contents otherwise.
+    pub form: Option<&'static Format>,
+}
+
+impl Default for Replay {
+    fn default() -> Replay {
+        Replay { mode: Mode::default(), speed: Replay::ONE, form: None }
+    }
+}
+
+impl Replay {
+    /// Times as they are.
+    pub(crate) const ONE: u64 = 1_000_000;
+
+    /// A time of the trace in the replay.
+    fn scaled(self, time: Nanos) -> Nanos {
+        match self.speed {
+            Replay::ONE => time,
+            speed => {
+                let time = u128::from(time.0) * u128::from(Replay::ONE) / u128::from(speed.max(1));
+                Nanos(u64::try_from(time).unwrap_or(u64::MAX))
+            }
         }
     }
 }
@@ -74,9 +109,16 @@ pub(crate) fn is_trace(words: &[String]) -> bool {
 }
 
 /// The job that a file with a trace is.
-pub(crate) fn build(name: &str, mode: Mode, ground: ReplaySite, problems: &mut Problems) -> Option<(Job, Shape)> {
-    let trace = trace::load(Path::new(name), problems)?;
-    job_of(&trace, name, mode, ground, problems)
+pub(crate) fn build(name: &str, how: Replay, ground: ReplaySite, problems: &mut Problems) -> Option<(Job, Shape)> {
+    if let Some(source) = trace::format::public_of(Path::new(name), how.form) {
+        let found = public::found(name, source, how, ground, problems)?;
+        return job_of_found(found, name, ground, problems);
+    }
+    let mut trace = trace::format::load_as(Path::new(name), how.form, problems)?;
+    if how.speed != Replay::ONE {
+        trace.records.iter_mut().for_each(|record| record.at = how.scaled(record.at));
+    }
+    job_of(&trace, name, how.mode, ground, problems)
 }
 
 /// The job that a trace is. `name` is what problems call it.
@@ -92,7 +134,12 @@ pub(crate) fn job_of(
         problems.push(Problem::warning(text));
     }
     let has_calls = trace.records.iter().any(|record| matches!(record.seen, Seen::CallStart { .. }));
-    let mut found = if has_calls { of_calls(trace, mode) } else { of_bios(trace, mode, ground, &|_| true) };
+    let found = if has_calls { of_calls(trace, mode) } else { of_bios(trace, mode, ground, &|_| true) };
+    job_of_found(found, name, ground, problems)
+}
+
+/// The job that the contents of a trace are.
+fn job_of_found(mut found: Found, name: &str, ground: ReplaySite, problems: &mut Problems) -> Option<(Job, Shape)> {
     for (nr, what) in &found.left_out {
         problems.push(Problem::warning(format!("{name}: {nr} {what} are left out")));
     }
@@ -105,8 +152,8 @@ pub(crate) fn job_of(
     }
     for file in &mut found.files {
         file.bytes = file.bytes.max(1).next_multiple_of(PAGE_BYTES);
-        if let (ReplaySite::Simulated(bytes), Place::Device { .. }) = (ground, file.place)
-            && file.bytes > bytes
+        if let (ReplaySite::Simulated(bytes), Place::Device { start }) = (ground, file.place)
+            && file.bytes.saturating_add(start.0 * SECTOR_BYTES) > bytes
         {
             let text = format!("{name}: it goes up to byte {}, and the disk has {bytes}", file.bytes);
             problems.push(Problem::error(text).at(Span::whole(name)).help("--disk with a larger device"));

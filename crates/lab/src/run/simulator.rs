@@ -83,7 +83,7 @@ fn plan(asked: &JobWords<'_>, stack: &Stack, problems: &mut Problems) -> Option<
             let values = options::parse(builtin.name, builtin.options, &words[1..], problems);
             if problems.any_error() { None } else { (builtin.build)(&values, &mut stack, problems) }
         }
-        None if replay::is_trace(words) => {
+        None if asked.replay.form.is_some() || replay::is_trace(words) => {
             replay::build(&words[0], asked.replay, replay::ReplaySite::Simulated(device_bytes(&stack)), problems)
         }
         None => {

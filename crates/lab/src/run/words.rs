@@ -11,6 +11,7 @@ use iowhy_live::capture::Level;
 use iowhy_live::plan::Cache;
 use iowhy_text as text;
 use iowhy_text::diagnose::{Problem, Problems, Span};
+use iowhy_trace as trace;
 
 use super::knobs::is_live;
 use super::limit::Limit;
@@ -88,6 +89,12 @@ pub(super) struct Line {
     /// of a trace: closed (each call when the last has ended) or open (at the recorded times) [closed]
     #[arg(long)]
     replay: Vec<String>,
+    /// of a trace: factor that its times and pauses are divided by, for example 2 or 0.5 [1]
+    #[arg(long)]
+    speed: Vec<String>,
+    /// of a trace: its format [by its contents]
+    #[arg(long)]
+    format: Vec<String>,
     /// commands: a shell command before all runs of each, outside of its time
     #[arg(long)]
     setup: Option<String>,
@@ -185,6 +192,8 @@ impl Line {
             ("size-limit", &self.size_limit),
             ("for", &self.time_limit),
             ("replay", &self.replay),
+            ("speed", &self.speed),
+            ("format", &self.format),
         ];
         all.iter().flat_map(|(name, values)| values.iter().map(move |value| format!("--{name}={value}"))).collect()
     }
@@ -303,17 +312,40 @@ impl Line {
         Some(Keep { directory, asked, trace, blind: self.blind })
     }
 
-    /// How times of a trace are kept.
-    pub(super) fn replay(&self, problems: &mut Problems) -> replay::Mode {
-        let Some(given) = self.given("replay", &self.replay) else { return replay::Mode::default() };
-        if !replay::is_trace(&self.job) {
-            let text = "`--replay` is for traces, and this job is none";
-            problems.push(Problem::warning(text).at(given.span.clone()));
+    /// How a trace is replayed.
+    pub(super) fn replay(&self, problems: &mut Problems) -> replay::Replay {
+        let mut how = replay::Replay::default();
+        if let Some(given) = self.given("format", &self.format) {
+            how.form = trace::format::format(given.value).filter(|format| format.is_read());
+            if how.form.is_none() {
+                let names = trace::FORMATS.iter().filter(|format| format.is_read()).map(|format| format.name);
+                let text = format!("`--format` takes a format of traces, not `{}`", given.value);
+                problems.push(Problem::error(text).at(given.span.clone()).near(given.value, names));
+            }
         }
-        replay::Mode::parse(given.value).unwrap_or_else(|| {
-            given.wrong("closed or open", problems);
-            replay::Mode::default()
-        })
+        let given = [("replay", &self.replay), ("speed", &self.speed)];
+        let mut given = given.iter().filter_map(|(name, values)| self.given(name, values));
+        if let Some(given) = given.next()
+            && how.form.is_none()
+            && !replay::is_trace(&self.job)
+        {
+            let text = format!("`--{}` is for traces, and this job is none", given.name);
+            problems.push(Problem::warning(text).at(given.span));
+        }
+        if let Some(given) = self.given("replay", &self.replay) {
+            how.mode = replay::Mode::parse(given.value).unwrap_or_else(|| {
+                given.wrong("closed or open", problems);
+                replay::Mode::default()
+            });
+        }
+        if let Some(given) = self.given("speed", &self.speed) {
+            let factor = given.value.parse::<f64>().ok().filter(|factor| (1e-6..=1e6).contains(factor));
+            match factor {
+                Some(factor) => how.speed = (factor * replay::Replay::ONE as f64).round() as u64,
+                None => given.wrong("a factor from 0.000001 to 1000000", problems),
+            }
+        }
+        how
     }
 
     /// The commands of the user, one for each combination of parameters.
@@ -326,6 +358,8 @@ impl Line {
             ("for", &self.time_limit),
             ("timeout", &self.timeout),
             ("replay", &self.replay),
+            ("speed", &self.speed),
+            ("format", &self.format),
         ];
         for (name, _) in for_jobs.iter().filter(|(_, given)| !given.is_empty()) {
             wrong(format!("`--{name}` is for jobs, and commands follow"), "--prepare can do it before each run");

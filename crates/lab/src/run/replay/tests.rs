@@ -165,3 +165,55 @@ fn a_trace_in_a_file_runs_on_a_simulated_stack_and_on_this_kernel() {
     let made = counts.reads + counts.writes + counts.syncs;
     assert_eq!(made, nr_calls);
 }
+
+/// The job of a public trace of Alibaba's form, or what is wrong with it.
+fn public_job(name: &str, lines: &str, how: Replay, disk: u64) -> Result<Job, String> {
+    let path = std::env::temp_dir().join(format!("iowhy-replay-{}-{name}", std::process::id()));
+    std::fs::write(&path, lines).expect("a file");
+    let mut problems = Problems::default();
+    let built = build(&path.to_string_lossy(), how, ReplaySite::Simulated(disk), &mut problems);
+    let _ = std::fs::remove_file(&path);
+    built.map(|(job, _)| job).ok_or_else(|| problems.render())
+}
+
+/// Times, pauses, offsets and lengths of each thread, with the engine's depth and the first sector of its file.
+type Steps = Vec<(u32, u64, Vec<(u64, u64, u64, u32)>)>;
+
+fn steps(job: &Job) -> Steps {
+    let Workload::Threads { files, threads } = &job.workload else { panic!("threads") };
+    let of = |thread: &ThreadJob| {
+        let script = thread.stream.script.as_ref().expect("a script");
+        let depth = if let Engine::Aio { depth, .. } = thread.spec.engine { depth } else { 1 };
+        let Place::Device { start } = files[script[0].call.file as usize].place else { panic!("a device") };
+        let step = |step: &Scripted| (step.at.0, step.pause.0, step.call.offset, step.call.len_bytes);
+        (depth, start.0, script.iter().map(step).collect())
+    };
+    threads.iter().map(of).collect()
+}
+
+#[test]
+fn public_traces_keep_arrivals_or_dependence() {
+    let lines = "5,R,0,4096,1000\n9,W,512,700,1010\n5,R,8192,4096,1030\n";
+    let open = Replay { mode: Mode::Open, ..Replay::default() };
+    let job = public_job("open", lines, open, 1 << 30).expect("a job");
+    let volumes = |times: [u64; 3]| {
+        vec![(2, 0, vec![(times[0], 0, 0, 4096), (times[2], 0, 8192, 4096)]), (1, 2048, vec![(times[1], 0, 512, 1024)])]
+    };
+    assert_eq!(steps(&job), volumes([1, 10_000, 30_000]));
+    let job = public_job("fast", lines, Replay { speed: 2 * Replay::ONE, ..open }, 1 << 30).expect("a job");
+    assert_eq!(steps(&job), volumes([1, 5000, 15_000]));
+    // Nothing tells what waited for what: one at a time.
+    let job = public_job("closed", lines, Replay::default(), 1 << 30).expect("a job");
+    assert_eq!(steps(&job), [(1, 0, vec![(0, 0, 0, 4096), (0, 0, 8192, 4096)]), (1, 2048, vec![(0, 0, 512, 1024)])]);
+    let told = public_job("small", lines, open, 1 << 20).expect_err("too small a disk");
+    assert!(told.contains("2 volumes") && told.contains("--disk"), "{told}");
+}
+
+#[test]
+fn response_times_tell_what_was_in_flight() {
+    // Two at once, and the third 600 ns after the second has ended; times are in steps of 100 ns.
+    let lines = "116444736000000000,a,0,Read,0,4096,10\n116444736000000002,a,0,Read,4096,4096,20\n\
+                 116444736000000028,a,0,Write,8192,4096,5\n";
+    let job = public_job("closed-msr", lines, Replay::default(), 1 << 30).expect("a job");
+    assert_eq!(steps(&job), [(2, 0, vec![(0, 0, 0, 4096), (0, 0, 4096, 4096), (0, 600, 8192, 4096)])]);
+}
