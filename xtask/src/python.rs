@@ -54,13 +54,31 @@ pub(crate) fn steps(steps: &mut Steps) {
     }
 }
 
-/// The wheel in `dist` of the target folder.
+/// A program that a new wheel has to run.
+const TRIAL: &str = "import iowhy; print(iowhy.__version__, iowhy.run('dd if=big bs=64k count=9', 'sim:linux-6.18'))";
+
+/// The wheel in `dist` of the target folder, installed in a new environment that sees no Rust.
 pub(crate) fn wheel(steps: &mut Steps) {
-    if environment(steps, &[PACKAGES[0], "ziglang"]) {
-        let out = crate::dist::folder();
-        let mut build = here("maturin", &["build", "--quiet", "--locked", "--release", "--zig"]);
-        steps.run("wheel", build.args(["--compatibility", "manylinux2014", "--out"]).arg(out));
+    if !environment(steps, &[PACKAGES[0], "ziglang"]) {
+        return;
     }
+    let (out, clean) = (crate::dist::folder().join("wheel"), folder().join("clean"));
+    for old in [&out, &clean] {
+        // What is not there need not go.
+        let _ = std::fs::remove_dir_all(old);
+    }
+    let mut build = here("maturin", &["build", "--quiet", "--locked", "--release", "--zig"]);
+    steps.run("wheel", build.args(["--compatibility", "manylinux2014", "--out"]).arg(&out));
+    let built = std::fs::read_dir(&out).into_iter().flatten().flatten().map(|entry| entry.path()).next();
+    let Some(wheel) = built else { return steps.fail("wheel", "none was built") };
+    steps.run("wheel: a new environment", Command::new("python3").args(["-m", "venv"]).arg(&clean));
+    let inside = |program: &str| {
+        let mut command = Command::new(clean.join("bin").join(program));
+        command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(&clean);
+        command
+    };
+    steps.run("wheel: pip install", inside("pip").args(["install", "--quiet", "--no-index"]).arg(&wheel));
+    steps.run("wheel: used", inside("python").args(["-c", TRIAL]));
 }
 
 /// The command: `--wheel` builds it.
