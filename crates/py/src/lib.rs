@@ -5,6 +5,7 @@
 //! work      long work beside the interpreter: progress, Ctrl-C
 //! shown     JSON as values, pages of notebooks
 //! table     rows as Arrow, without copies
+//! policy    read-ahead written in Python
 //! run       jobs, simulated and on the running kernel
 //! answer    compare, explain, why, bisect, incident
 //! swept     sweeps: tasks for any worker
@@ -16,6 +17,7 @@
 mod answer;
 mod error;
 mod kept;
+mod policy;
 mod run;
 mod shown;
 mod swept;

@@ -16,6 +16,7 @@ use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 
 use crate::error;
+use crate::policy;
 use crate::shown::{page, plain, value};
 use crate::table::{Draft, Of, Table};
 use crate::work;
@@ -89,12 +90,13 @@ pub(crate) struct Runs {
     request: Arc<RunRequest>,
     executed: Executed,
     problems: Problems,
+    readahead: Option<Py<PyAny>>,
 }
 
 /// Runs a job at places; see `iowhy run --help`.
 #[pyfunction]
 #[pyo3(signature = (job, on, disk=None, *, repeat=None, seed=None, label=None, store=None, trace=false,
-    options=Vec::new(), progress=None))]
+    options=Vec::new(), readahead=None, progress=None))]
 #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
 pub(crate) fn run(
     py: Python<'_>,
@@ -107,6 +109,7 @@ pub(crate) fn run(
     store: Option<std::path::PathBuf>,
     trace: bool,
     options: Vec<String>,
+    readahead: Option<Py<PyAny>>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Runs> {
     let mut words = options;
@@ -120,8 +123,12 @@ pub(crate) fn run(
     if trace {
         words.push("--trace".to_owned());
     }
-    let (request, problems) = resolve(&job, words).map_err(|problems| error::of(py, problems))?;
+    let (mut request, problems) = resolve(&job, words).map_err(|problems| error::of(py, problems))?;
+    if readahead.is_some() {
+        policy::mixed_in(&mut request).map_err(|problem| error::of(py, error::one(problem)))?;
+    }
     let request = Arc::new(request);
+    let maker = readahead.as_ref().map(|maker| maker.clone_ref(py));
     let real = request.variants.iter().any(|variant| variant.backend.is_real());
     let asked = Arc::clone(&request);
     let executed = work::aside(py, progress.as_ref(), real, move |steps| {
@@ -132,8 +139,9 @@ pub(crate) fn run(
             },
             None => None,
         };
-        Ok(lab::execute_into(&asked, store.as_ref(), &|done, of| steps.advance(done as u64, of as u64)))
-    })?;
+        let advance = |done, of| steps.advance(done as u64, of as u64);
+        Ok(policy::with(maker, || lab::execute_into(&asked, store.as_ref(), &advance)))
+    })??;
     if executed.interrupted {
         return Err(work::interrupted());
     }
@@ -143,7 +151,7 @@ pub(crate) fn run(
     if !failures.is_empty() {
         return Err(error::of(py, Problems { list: failures }));
     }
-    Ok(Runs { request, executed, problems })
+    Ok(Runs { request, executed, problems, readahead })
 }
 
 impl Runs {
@@ -240,11 +248,13 @@ impl Runs {
             return Err(error::of(py, error::one(Problem::error(text).help("iowhy.Trace of a recording"))));
         };
         let plan = variant.shape.seeded(&simulator.plan, slot.seed);
+        let maker = self.readahead.as_ref().map(|maker| maker.clone_ref(py));
         work::aside(py, None, false, move |_| {
             let mut rows = Rows::default();
-            sim::run_with(&plan, &mut rows).map_err(error::because)?;
-            rows.0.finish().map_err(error::because)
-        })
+            let made = policy::with(maker, || sim::run_with(&plan, &mut rows).map_err(error::because));
+            Ok(made.map(|made| made.and_then(|_| rows.0.finish().map_err(error::because))))
+        })?
+        .and_then(|table| table.map_err(|problems| error::of(py, problems)))
     }
 
     fn __len__(&self) -> usize {

@@ -130,6 +130,32 @@ def test_control_c_stops_a_long_run_and_other_threads_go_on() -> None:
     assert ticks > 20
 
 
+class Twice:
+    """Reads twice what is asked for."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+    def miss(self, page: int, requested: int, file_pages: int) -> tuple[int, int]:
+        return page, min(2 * requested, self.limit)
+
+    def marker(self, page: int, requested: int, file_pages: int) -> None:
+        return None
+
+
+def test_a_policy_of_python_decides_what_is_read() -> None:
+    job = "dd if=big bs=4k count=256"
+    place = "sim:linux-4.4"
+    mine = iowhy.run(job, place, "sata-2014", readahead=Twice)
+    none = iowhy.run(job, place + ",readahead=off", "sata-2014")
+    assert mine.event_hashes == iowhy.run(job, place, "sata-2014", readahead=Twice).event_hashes
+    assert mine.metrics()["elapsed_s"] < none.metrics()["elapsed_s"]
+    windows = polars.DataFrame(mine.events()).filter(polars.col("kind") == "window")
+    assert windows.height == 128 and windows["count"].unique().to_list() == [2]
+    with pytest.raises(AttributeError):
+        iowhy.run(job, place, readahead=lambda limit: object())
+
+
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     path = ROOT / "crates/py/examples/first_steps.py"
     spec = importlib.util.spec_from_file_location("first_steps", path)

@@ -1,6 +1,6 @@
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import Any, final
+from typing import Any, Protocol, final
 
 __version__: str
 
@@ -13,6 +13,12 @@ class Error(Exception):
     """Why something could not be done; str() has the words of the command line."""
 
     problems: list[Problem]
+
+class Readahead(Protocol):
+    """Read-ahead written in Python: answers are a first page and a number of pages, and the page to be marked."""
+
+    def miss(self, page: int, requested: int, file_pages: int) -> tuple[int, int] | tuple[int, int, int] | None: ...
+    def marker(self, page: int, requested: int, file_pages: int) -> tuple[int, int] | tuple[int, int, int] | None: ...
 
 @final
 class Problem:
@@ -147,13 +153,15 @@ def run(
     store: _Path | None = None,
     trace: bool = False,
     options: Sequence[str] = ...,
+    readahead: Callable[[int], Readahead] | None = None,
     progress: _Progress | None = None,
 ) -> Runs:
     """Runs a job at places.
 
     `job` is the path of a job file, its text, a line of words, or a list of words. `on` and `disk` are the words of
     the command line. With a label or a store the runs are kept; with `trace`, all their events, too. `options` are
-    further words of `iowhy run`. `progress(done, of)` is called on the way.
+    further words of `iowhy run`. `progress(done, of)` is called on the way. `readahead(limit)` makes the policy of an
+    opened file, whose limit is `limit` pages, in place of the kernel's; it is slow.
     """
 
 def compare(
