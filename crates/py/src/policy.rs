@@ -18,14 +18,8 @@ use iowhy_text::diagnose::Problem;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
-const ENTRY: Entry<Build> = Entry {
-    name: "python",
-    summary: "written by the user",
-    origin: &[],
-    options: &[],
-    conformance: "none",
-    build,
-};
+const ENTRY: Entry<Build> =
+    Entry { name: "python", summary: "written by the user", origin: &[], options: &[], conformance: "none", build };
 
 thread_local! {
     /// The maker of policies for the simulation of this thread, and the first exception of one.

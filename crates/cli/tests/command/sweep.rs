@@ -10,7 +10,8 @@ const GRID: &str = "job = \"fio --name=j --rw=randread --bs=${bs} --size=256k --
 
 fn swept(scratch: &Scratch, line: &str) -> Value {
     let output = scratch.command(line).output().expect("the command starts");
-    let value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    let value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
     check_schema("sweep", &value);
     value
 }
