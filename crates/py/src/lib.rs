@@ -33,6 +33,7 @@ fn iowhy_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Error", module.py().get_type::<error::Error>())?;
     module.add_class::<error::Mistake>()?;
     module.add_class::<table::Table>()?;
+    module.add_class::<table::Batch>()?;
     module.add_class::<run::Runs>()?;
     module.add_class::<answer::Answer>()?;
     module.add_class::<kept::Store>()?;

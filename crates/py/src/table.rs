@@ -204,7 +204,29 @@ impl Table {
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), c"arrow_array_stream")
     }
 
-    /// One array of structures; for tables of a single batch, up to 131 072 rows.
+    /// The parts of the table, of 131 072 rows at most: each is one array of Arrow.
+    #[getter]
+    fn batches(&self) -> Vec<Batch> {
+        self.batches.iter().cloned().map(Batch).collect()
+    }
+}
+
+/// A part of a table. A table itself is a stream: libraries would take one with an array for a single one.
+#[pyclass(module = "iowhy", frozen)]
+#[derive(Clone)]
+pub(crate) struct Batch(RecordBatch);
+
+#[pymethods]
+impl Batch {
+    fn __len__(&self) -> usize {
+        self.0.num_rows()
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        schema(py, &self.0.schema())
+    }
+
+    /// One array of structures.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_array__<'py>(
         &self,
@@ -212,12 +234,9 @@ impl Table {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
         drop(requested_schema);
-        let [batch] = self.batches.as_slice() else {
-            let batches = self.batches.len();
-            return Err(wrong(format!("{batches} batches are no single array: take __arrow_c_stream__")));
-        };
-        let array = StructArray::from(batch.clone());
+        let array = StructArray::from(self.0.clone());
         let (array, of): (FFI_ArrowArray, FFI_ArrowSchema) = to_ffi(&array.to_data()).map_err(wrong)?;
-        Ok((PyCapsule::new_with_value(py, of, c"arrow_schema")?, PyCapsule::new_with_value(py, array, c"arrow_array")?))
+        let of = PyCapsule::new_with_value(py, of, c"arrow_schema")?;
+        Ok((of, PyCapsule::new_with_value(py, array, c"arrow_array")?))
     }
 }

@@ -56,7 +56,8 @@ def test_rows_and_events_are_arrow() -> None:
     events = runs.events(0)
     assert pyarrow.table(events).equals(polars.DataFrame(events).to_arrow().cast(pyarrow.table(events).schema))
     assert len(events) == runs.data["runs"][0]["events"]
-    assert pyarrow.array(pyarrow.record_batch(runs.rows).to_struct_array()).type.num_fields == len(runs.rows.column_names)
+    assert pyarrow.record_batch(runs.rows.batches[0]).schema.names == runs.rows.column_names
+    assert len(polars.DataFrame(iowhy.run("dd if=big bs=4k count=30000", "sim:linux-4.4", "nvme").events())) > 1 << 16
     with pytest.raises(IndexError):
         runs.events(6)
 

@@ -5,6 +5,7 @@ Functions have the names of the command's verbs, take the same words, and raise 
 
 from ._native import (
     Answer,
+    Batch,
     Error,
     Problem,
     Runs,
@@ -26,6 +27,7 @@ from ._sweep import sweep
 
 __all__ = [
     "Answer",
+    "Batch",
     "Error",
     "Problem",
     "Runs",
