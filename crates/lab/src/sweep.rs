@@ -186,10 +186,7 @@ impl Plan {
             Words::One(word) => word.text().split_whitespace().map(str::to_owned).collect(),
             several => several.list(),
         };
-        let number = |word: &String| match word.parse::<u64>() {
-            Ok(seed) => Some(seed),
-            Err(_) => None,
-        };
+        let number = |word: &String| word.parse::<u64>().ok();
         let seeds: Option<Vec<u64>> = match &grid.seeds {
             Words::One(word) => number(&word.text()).filter(|nr| *nr <= MOST as u64).map(|nr| (1..=nr).collect()),
             several => several.list().iter().map(number).collect(),
