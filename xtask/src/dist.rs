@@ -2,7 +2,7 @@
 //! Fedora, a tarball, an image for containers, licences and bill of materials of all dependencies, checksums.
 //!
 //! Two builds of one commit are equal: times are those of the commit, paths are replaced, archives are sorted.
-//! `--binary=PATH` packs a binary that exists. `--twice` builds again elsewhere and compares; `--trial` installs the
+//! `--binary=PATH` packs a binary that exists. `--wheel` builds nothing but the wheel for Python. `--twice` builds again elsewhere and compares; `--trial` installs the
 //! package in a fresh Debian and removes it; `--check` asks cargo whether the crates could be published, and installs
 //! the command from its folder.
 
@@ -223,7 +223,17 @@ fn twice() -> Outcome {
 /// Whether the crates could be published, and the command installed from its folder.
 fn check() -> Outcome {
     let mut steps = Steps::default();
-    let packages = ["publish", "--dry-run", "--workspace", "--exclude", "xtask", "--allow-dirty", "--locked"];
+    let packages = [
+        "publish",
+        "--dry-run",
+        "--workspace",
+        "--exclude",
+        "xtask",
+        "--exclude",
+        "iowhy-py",
+        "--allow-dirty",
+        "--locked",
+    ];
     steps.run("publish, without doing it", cargo().args(packages));
     let place = target_folder().join("installed");
     let mut install = cargo();
@@ -235,7 +245,7 @@ fn check() -> Outcome {
 
 /// The command.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    let known = ["--check", "--twice", "--trial"];
+    let known = ["--check", "--twice", "--trial", "--wheel"];
     let (existing, words): (Vec<_>, Vec<_>) = arguments.iter().partition(|word| word.starts_with("--binary="));
     if let Some(wrong) = words.iter().find(|word| !known.contains(&word.as_str())) {
         return Err(format!("dist has no option `{wrong}`; it takes --binary=PATH, {}", known.join(", ")));
@@ -243,6 +253,9 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let wants = |option: &str| words.iter().any(|word| *word == option);
     if wants("--check") {
         check()?;
+    }
+    if wants("--wheel") {
+        return crate::python::run(&["--wheel".to_owned()]);
     }
     let existing = existing.last().and_then(|word| word.strip_prefix("--binary=")).map(Path::new);
     let names = ship(&target_folder(), existing)?;

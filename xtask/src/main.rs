@@ -14,6 +14,7 @@ mod peers;
 mod plant;
 mod plant_live;
 mod programs;
+mod python;
 mod spell;
 mod steps;
 mod tidy;
@@ -56,9 +57,15 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "dist",
-        arguments: "[--binary=PATH] [--check] [--twice] [--trial]",
+        arguments: "[--binary=PATH] [--check] [--twice] [--trial] [--wheel]",
         about: "what is shipped: static binary, packages, image; --trial, as root: in a fresh Debian",
         run: dist::run,
+    },
+    Command {
+        name: "python",
+        arguments: "[--wheel]",
+        about: "the module for Python: built, its types and tests; --wheel: built for pip, tried without Rust",
+        run: python::run,
     },
     Command {
         name: "actions",

@@ -24,6 +24,7 @@ const ORDER: &[(&str, &str)] = &[
     ("iowhy-why", "digests, layers, rules, certainty: why two sides differ"),
     ("iowhy-lab", "runs, store, experiments, incidents, conformance, reports"),
     ("iowhy", "the binary: arguments, progress, output; the server of pages"),
+    ("iowhy-py", "the Python module: verbs as functions, tables as Arrow, sweeps"),
     ("xtask", "tests, checks, benches, live plants"),
 ];
 

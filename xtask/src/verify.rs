@@ -4,7 +4,7 @@
 //! named with what to install, and its step is skipped; under `CI=true` a skipped step is a failure.
 
 use crate::steps::{Steps, in_ci, is_installed, none};
-use crate::{Outcome, actions, cargo, peers, spell, target_folder, tidy, web};
+use crate::{Outcome, actions, cargo, peers, python, spell, target_folder, tidy, web};
 use std::process::Command;
 
 /// Programs and files that tests hold iowhy against or need, and the Debian packages that have them.
@@ -95,6 +95,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     let undecided = std::fs::read_to_string(&notes).unwrap_or_default();
     eprintln!("xtask: {} tests not decided\n{undecided}", undecided.lines().count());
     peers::steps(&mut steps);
+    python::steps(&mut steps);
     // Clippy leaves a processor free, and the page needs less than one.
     let page = std::thread::spawn(|| {
         let mut steps = Steps::default();

@@ -4,15 +4,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use iowhy_compare::Verdict;
 use iowhy_compare::text::Style;
-use iowhy_compare::{self as compare, Settings, Verdict};
 use iowhy_lab::explain::gathered::Gathered;
+use iowhy_lab::explain::modes;
 use iowhy_lab::explain::source::{self, ExplainRequest};
-use iowhy_lab::explain::{advice, modes, prove, prove_live};
 use iowhy_lab::report::{first_screen, glance, text};
 use iowhy_lab::store::{self, Store, StoreError};
 use iowhy_text::diagnose::Problems;
-use iowhy_why::{self as explain, Explanation, json, openmetrics};
+use iowhy_why::{Explanation, json, openmetrics};
 
 use crate::output::{self, Bar, Exit};
 
@@ -93,19 +93,7 @@ impl Sources {
 
     /// Why they differ, proved if that was asked for.
     pub(crate) fn explain(&self, sides: &[Gathered; 2]) -> Explanation {
-        let [a, b] = sides;
-        let comparison = match (&a.group, &b.group) {
-            (Some(a), Some(b)) => Some(compare::compare(a, b, &Settings { detail: false, ..Settings::default() })),
-            _ => None,
-        };
-        let mut explanation = explain::explain(&a.side, &b.side, comparison);
-        advice::notes(&mut explanation, sides);
-        if self.prove {
-            prove::prove(&mut explanation, sides, &|| {});
-            prove_live::prove(&mut explanation, sides);
-        }
-        advice::advise(&mut explanation, sides);
-        explanation
+        iowhy_lab::explain::of_sides(sides, self.prove)
     }
 }
 

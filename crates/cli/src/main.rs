@@ -19,6 +19,7 @@ mod overview;
 mod report;
 mod run;
 mod store;
+mod sweep;
 mod sysbench;
 mod trace;
 mod tune;
@@ -102,6 +103,8 @@ enum Verb {
     Trace(trace::Arguments),
     /// Check the models against recorded vectors, or the running kernel
     Conform(conform::Arguments),
+    /// Simulate a job at every combination of places, options and seeds
+    Sweep(sweep::Arguments),
     /// Serve the verbs as tools for programs and agents (MCP)
     Mcp(mcp::Arguments),
     /// Write man pages and completions; complete a command line
@@ -302,6 +305,7 @@ fn main() -> ExitCode {
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Trace(arguments) => trace::run(&arguments),
         Verb::Conform(arguments) => conform::run(&arguments),
+        Verb::Sweep(arguments) => sweep::run(&arguments),
         Verb::Mcp(arguments) => mcp::run(&arguments),
         Verb::Generate(arguments) => generate::run(&arguments),
     };

@@ -12,7 +12,7 @@ use crate::Arguments;
 const GROUPS: &[(&str, &[&str])] = &[
     ("Diagnose", &["doctor", "why", "tune", "trace", "explain", "report", "bisect"]),
     ("Compare", &["run", "compare", "check", "history", "calibrate"]),
-    ("Simulate", &["incident", "models", "disk", "conform"]),
+    ("Simulate", &["incident", "sweep", "models", "disk", "conform"]),
     ("Drop-ins", &["fio", "sysbench"]),
     ("Housekeeping", &["store", "mcp"]),
 ];
@@ -38,6 +38,7 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
     ("history", ["iowhy history --metric elapsed_s", "iowhy history --samples new.txt"]),
     ("incident", ["iowhy incident list", "iowhy incident 2012-plugged-readahead --report plug.html"]),
     ("models", ["iowhy models device", "iowhy models elevator bfq"]),
+    ("sweep", ["iowhy sweep grid.toml -o swept", "iowhy sweep grid.toml -o swept --shard 1/8 --json"]),
     ("disk", ["iowhy disk create --model ide-2004 --size 1G --name example", "iowhy disk remove example"]),
     ("conform", ["iowhy conform --live --job jobs/seq-read.fio", "iowhy conform --live -- wc before.parquet"]),
     ("store", ["iowhy store list", "iowhy store show base"]),

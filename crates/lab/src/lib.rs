@@ -19,6 +19,7 @@ pub mod report;
 pub mod run;
 pub mod simulated_json;
 pub mod store;
+pub mod sweep;
 pub mod sysbench;
 pub mod tune;
 pub mod twin;

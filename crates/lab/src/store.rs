@@ -43,9 +43,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
-pub use data::{DataFile, Kind};
+pub use data::{DataFile, Item, Kind, Type};
 pub use error::StoreError;
-pub use events::EventWriter;
+pub use events::{COLUMNS as EVENT_COLUMNS, EventWriter, row_of as event_row};
 pub use export::{Exported, Format};
 pub use gc::Swept;
 pub use group::Set;

@@ -56,7 +56,7 @@ pub const KINDS: [&str; 30] = [
 ];
 
 /// Columns of numbers behind `t_ns`, `cpu`, `pid` and `kind`.
-pub(crate) const NUMBERS: [&str; NR_NUMBERS] = [
+pub const NUMBERS: [&str; NR_NUMBERS] = [
     "dev",
     "ino",
     "sector",
@@ -79,9 +79,9 @@ pub(crate) const NUMBERS: [&str; NR_NUMBERS] = [
     "from_sector",
 ];
 /// How many those are.
-pub(crate) const NR_NUMBERS: usize = 20;
+pub const NR_NUMBERS: usize = 20;
 /// Columns of text behind them.
-pub(crate) const TEXTS: [&str; 2] = ["text", "fields"];
+pub const TEXTS: [&str; 2] = ["text", "fields"];
 
 pub(crate) const DEV: usize = 0;
 pub(crate) const INO: usize = 1;
@@ -110,13 +110,19 @@ const OPS: [(&str, Op); 5] =
 
 /// A row. Numbers of 64 bits without a sign are kept bit by bit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) at: u64,
-    pub(crate) cpu: u32,
-    pub(crate) pid: u32,
-    pub(crate) kind: u8,
-    pub(crate) numbers: [Option<i64>; NR_NUMBERS],
-    pub(crate) texts: [Option<String>; 2],
+pub struct Row {
+    /// Time since the start, ns.
+    pub at: u64,
+    /// Processor.
+    pub cpu: u32,
+    /// Process; 0 in interrupts.
+    pub pid: u32,
+    /// Its place in [`KINDS`].
+    pub kind: u8,
+    /// Values of [`NUMBERS`].
+    pub numbers: [Option<i64>; NR_NUMBERS],
+    /// Values of [`TEXTS`].
+    pub texts: [Option<String>; 2],
 }
 
 /// The word of an operation.
@@ -222,7 +228,8 @@ impl Row {
             .set(PREV_POS, input.prev_pos)
     }
 
-    pub(crate) fn of(record: &Record) -> Row {
+    /// The row of a record.
+    pub fn of(record: &Record) -> Row {
         let of = Row::of_kind;
         let row = match &record.seen {
             Seen::CallStart { op, fd, offset, len_bytes } => {

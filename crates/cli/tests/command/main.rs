@@ -31,6 +31,7 @@ mod schema_check;
 mod serve;
 mod store;
 mod surface;
+mod sweep;
 mod trace;
 mod tune;
 mod why;

@@ -64,6 +64,8 @@ fn prepared(live: bool) -> Folder {
     fs::create_dir(at("golden")).expect("a folder");
     let vectors = root().join("crates/lab/tests/golden/linux-6.18.json");
     fs::copy(vectors, at("golden/linux-6.18.json")).expect("vectors");
+    let grid = "job = \"dd if=big bs=64k count=8\"\non = \"sim:linux-6.18\"\nseeds = 2\n";
+    fs::write(at("grid.toml"), grid).expect("a file");
     for (name, step) in [("old.txt", 1.0), ("new.txt", 1.01)] {
         let numbers = (0..12).map(|nr| format!("{}\n", step * (100.0 + f64::from(nr % 5)))).collect::<String>();
         fs::write(at(name), numbers).expect("a file");

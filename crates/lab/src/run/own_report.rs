@@ -47,7 +47,8 @@ fn summary(values: &[f64]) -> Summary {
     Summary([mean, deviation, median, middle(0), middle(sorted.len().saturating_sub(1))])
 }
 
-fn group(request: &RunRequest, runs: &[Finished], variant: usize) -> Group {
+/// The metrics of the runs at one place, without those that only warmed up.
+pub fn group(request: &RunRequest, runs: &[Finished], variant: usize) -> Group {
     let mut group = Group { label: request.variants[variant].label.clone(), ..Group::default() };
     for (nr, run) in counted(runs, variant).enumerate() {
         group.runs.push(RunFacts {

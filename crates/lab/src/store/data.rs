@@ -96,7 +96,7 @@ impl DataFile {
 
 /// A column of whole numbers or of words.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Type {
+pub enum Type {
     /// Whole numbers, one in each row.
     Number,
     /// Whole numbers, or nothing.
@@ -107,7 +107,7 @@ pub(super) enum Type {
 
 /// A value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Item {
+pub enum Item {
     /// Nothing.
     None,
     Number(i64),

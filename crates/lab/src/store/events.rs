@@ -36,7 +36,7 @@ use super::data::{Draft, Item, Type};
 use super::{DataFile, Kind, Sampler, Store, StoreError};
 
 /// Columns of the table.
-pub(super) const COLUMNS: &[(&str, Type)] = &[
+pub const COLUMNS: &[(&str, Type)] = &[
     ("t_ns", Type::Number),
     ("call", Type::Number),
     ("kind", Type::MaybeWord),
@@ -247,7 +247,8 @@ pub(crate) fn unplug_word(cause: UnplugCause) -> &'static str {
     }
 }
 
-pub(super) fn row_of(event: &Event) -> [Item; 19] {
+/// An event as a row of [`COLUMNS`].
+pub fn row_of(event: &Event) -> [Item; 19] {
     let flat = flat(&event.what);
     let number = |value: Option<u64>| value.map_or(Item::None, |value| Item::Number(value as i64));
     let small = |value: Option<u32>| value.map_or(Item::None, |value| Item::Number(i64::from(value)));

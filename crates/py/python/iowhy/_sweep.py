@@ -1,0 +1,103 @@
+"""Sweeps over any executor of `concurrent.futures`: tasks of a thousand points, sent as one text and a number.
+
+A task that fails with its worker (killed, lost) is sent again, twice. Results are the bytes of Parquet files, so that
+workers need no common folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from . import _native
+from ._native import Swept
+
+_AGAIN = 2
+_AHEAD = 64
+
+
+def _work(plan: str, task: int) -> bytes:
+    return _native.sweep_task(plan, task)
+
+
+def sweep(
+    grid: Mapping[str, Any] | str | PathLike[str] | Iterable[Mapping[str, Any]],
+    *,
+    job: str | list[str] | None = None,
+    metrics: list[str] | None = None,
+    out: str | PathLike[str] | None = None,
+    executor: Executor | None = None,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Swept:
+    """Simulates a job at every point of a grid, or at the points that a sampler yields.
+
+    `grid` is a mapping with the keys of `iowhy sweep`'s TOML, the path of such a file, or an iterable of points
+    (`{"on": ..., "disk": ..., "options": {...}, "seed": ...}`), for which `job` is needed. With `out`, results are kept
+    as Parquet files there, and a second call makes what is missing. `executor` is any of `concurrent.futures`; without
+    one, `threads` threads of this process work.
+    """
+    points: str | None = None
+    if isinstance(grid, (str, PathLike)):
+        plan = _native.sweep_plan_of_file(grid)
+    else:
+        if isinstance(grid, Mapping):
+            words = dict(grid)
+        else:
+            points = json.dumps([dict(point) for point in grid])
+            words = {"job": job, "on": []}
+        if metrics is not None:
+            words["metrics"] = metrics
+        plan = _native.sweep_plan(json.dumps(words), points)
+    folder = None if out is None else Path(out)
+    if executor is None:
+        return _native.sweep_local(plan, folder, threads or 0, progress)
+    return _spread(plan, folder, executor, progress)
+
+
+def _spread(
+    plan: str, folder: Path | None, executor: Executor, progress: Callable[[int, int], object] | None
+) -> Swept:
+    wanted = _native.sweep_wanted(plan, folder)
+    made: list[bytes] = []
+    waiting = iter(wanted)
+    running: dict[Future[bytes], tuple[int, int]] = {}
+    ended = 0
+
+    def send(task: int, times: int) -> None:
+        running[executor.submit(_work, plan, task)] = (task, times)
+
+    try:
+        for task in wanted[:_AHEAD]:
+            send(next(waiting), 0)
+        while running:
+            done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
+            for future in done:
+                task, times = running.pop(future)
+                try:
+                    result = future.result()
+                except _native.Error:
+                    raise
+                except Exception:
+                    if times >= _AGAIN:
+                        raise
+                    send(task, times + 1)
+                    continue
+                if folder is None:
+                    made.append(result)
+                else:
+                    _native.sweep_keep(plan, folder, task, result)
+                ended += 1
+                if progress is not None:
+                    progress(ended, len(wanted))
+                following = next(waiting, None)
+                if following is not None:
+                    send(following, 0)
+    finally:
+        for future in running:
+            future.cancel()
+    return _native.sweep_gather(plan, folder, made, len(wanted))

@@ -1,0 +1,93 @@
+//! `python`: the module for Python. Built in a virtual environment of its own, as debug build or, for `dist`, as wheel;
+//! then the tests in `crates/py/tests`, which also hold the types and the examples.
+//!
+//! The wheel is built with maturin against the C library of this machine: `--compatibility linux`, or, with zig from
+//! PyPI (`--zig`), for glibc 2.17 and later (manylinux2014).
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::steps::{Steps, is_installed};
+use crate::{Outcome, root, target_folder};
+
+/// Packages of the tests, besides maturin.
+const PACKAGES: &[&str] = &["maturin>=1.9,<2", "pytest", "pyarrow", "polars", "mypy"];
+
+fn folder() -> PathBuf {
+    target_folder().join("python")
+}
+
+/// A program of the virtual environment, in the folder of the crate.
+fn here(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(folder().join("bin").join(program));
+    command.current_dir(root().join("crates/py")).args(arguments);
+    command.env("VIRTUAL_ENV", folder()).env("CARGO_TARGET_DIR", target_folder());
+    command
+}
+
+/// The environment, with maturin and what the tests need.
+fn environment(steps: &mut Steps, packages: &[&str]) -> bool {
+    if !is_installed("python3") {
+        steps.skip("python", "not installed: python3 python3-venv");
+        return false;
+    }
+    if !folder().join("bin/pip").is_file() {
+        let mut venv = Command::new("python3");
+        venv.args(["-m", "venv"]).arg(folder());
+        if !venv.status().is_ok_and(|status| status.success()) {
+            steps.skip("python", "python3-venv is not installed");
+            return false;
+        }
+    }
+    let install = ["install", "--quiet", "--disable-pip-version-check"];
+    steps.run("python: packages", &mut here("pip", &[&install[..], packages].concat()));
+    true
+}
+
+/// All steps of the tests.
+pub(crate) fn steps(steps: &mut Steps) {
+    if environment(steps, PACKAGES) {
+        steps.run("python: module", &mut here("maturin", &["develop", "--quiet", "--locked"]));
+        let types = ["--strict", "--no-error-summary", "python/iowhy", "examples"];
+        steps.run("python: types", &mut here("mypy", &types));
+        steps.run("python: tests", &mut here("python", &["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]));
+    }
+}
+
+/// A program that a new wheel has to run.
+const TRIAL: &str = "import iowhy; print(iowhy.__version__, iowhy.run('dd if=big bs=64k count=9', 'sim:linux-6.18'))";
+
+/// The wheel in `dist` of the target folder, installed in a new environment that sees no Rust.
+pub(crate) fn wheel(steps: &mut Steps) {
+    if !environment(steps, &[PACKAGES[0], "ziglang"]) {
+        return;
+    }
+    let (out, clean) = (crate::dist::folder().join("wheel"), folder().join("clean"));
+    for old in [&out, &clean] {
+        // What is not there need not go.
+        let _ = std::fs::remove_dir_all(old);
+    }
+    let mut build = here("maturin", &["build", "--quiet", "--locked", "--release", "--zig"]);
+    steps.run("wheel", build.args(["--compatibility", "manylinux2014", "--out"]).arg(&out));
+    let built = std::fs::read_dir(&out).into_iter().flatten().flatten().map(|entry| entry.path()).next();
+    let Some(wheel) = built else { return steps.fail("wheel", "none was built") };
+    steps.run("wheel: a new environment", Command::new("python3").args(["-m", "venv"]).arg(&clean));
+    let inside = |program: &str| {
+        let mut command = Command::new(clean.join("bin").join(program));
+        command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(&clean);
+        command
+    };
+    steps.run("wheel: pip install", inside("pip").args(["install", "--quiet", "--no-index"]).arg(&wheel));
+    steps.run("wheel: used", inside("python").args(["-c", TRIAL]));
+}
+
+/// The command: `--wheel` builds it.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let mut all = Steps::default();
+    match arguments {
+        [] => steps(&mut all),
+        [only] if only == "--wheel" => wheel(&mut all),
+        _ => return Err("python takes --wheel, or nothing".to_owned()),
+    }
+    all.end()
+}
