@@ -1,11 +1,15 @@
 //! `iowhy trace`.
 
+mod arm;
+mod price;
+
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
+pub(crate) use iowhy_lab::recording::when::duration;
 use iowhy_lab::recording::{self, RecordError, Request};
 use iowhy_lab::store;
 use iowhy_live::capture::Level;
@@ -21,7 +25,7 @@ use serde_json::{Value, json};
 use crate::output::{self, Exit};
 
 #[derive(clap::Args)]
-#[command(about = "Trace every layer of the running kernel: record, convert, count")]
+#[command(about = "Trace every layer of the running kernel: record, arm, convert, count")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -91,6 +95,18 @@ enum Action {
         #[arg(last = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
+    /// Keep the last minute in the kernel, and save it when it gets slow
+    #[command(after_help = arm::HELP)]
+    Arm(arm::Options),
+    /// End armed recorders, and undo what killed ones left
+    Disarm {
+        /// Processes [default: all that are armed]
+        #[arg(value_name = "PID")]
+        pids: Vec<u32>,
+    },
+    /// Measure the price of watching: throughput lost, time of an event
+    #[command(after_help = price::HELP)]
+    Price(price::Options),
     /// Read a trace of another program and keep it
     Import {
         /// Trace, in any known format
@@ -173,23 +189,6 @@ fn pid(word: &str) -> Result<u32, String> {
     word.trim().parse().map_err(|_| format!("a process is a number; `--comm {word}` finds one by its name"))
 }
 
-/// A time, `5s`, `500ms`, `2m`; seconds without a unit.
-pub(crate) fn duration(word: &str) -> Result<Duration, String> {
-    let unit = word.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(word.len());
-    let (number, unit) = word.split_at(unit);
-    let seconds = match unit {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "us" => 1e-6,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("a time is a number with ms, s, m or h behind it".to_owned()),
-    };
-    let number: f64 = number.parse().map_err(|_| "a time begins with a number".to_owned())?;
-    let time = Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())?;
-    if time.is_zero() { Err("it must be longer than nothing".to_owned()) } else { Ok(time) }
-}
-
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.action {
@@ -203,6 +202,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             };
             record(&request, output, arguments.json)
         }
+        Action::Arm(options) => arm::arm(options, arguments.json),
+        Action::Price(options) => price::price(options, arguments.json),
+        Action::Disarm { pids } => arm::disarm(pids, arguments.json),
         Action::Import { from, to, output } => {
             let usual = from.with_extension("parquet");
             let out = output.as_deref().unwrap_or(&usual);
@@ -420,20 +422,4 @@ fn convert(action: &str, from: &Path, to: Option<&str>, out: Option<&Path>, json
         output::print(&format!("{}: {records}, {}\n", out.display(), format.name))?;
     }
     Ok(ending(&problems))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_units() {
-        let cases = [("5s", 5000), ("500ms", 500), ("2m", 120_000), ("1.5", 1500), ("1h", 3_600_000)];
-        for (word, ms) in cases {
-            assert_eq!(duration(word), Ok(Duration::from_millis(ms)), "{word}");
-        }
-        for word in ["", "s", "5 parsecs", "0", "-1", "1e99h", "1.2.3s"] {
-            assert!(duration(word).is_err(), "{word}");
-        }
-    }
 }
