@@ -1,11 +1,15 @@
 //! `iowhy trace`.
 
+mod arm;
+mod price;
+
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
+pub(crate) use iowhy_lab::recording::when::duration;
 use iowhy_lab::recording::{self, RecordError, Request};
 use iowhy_lab::store;
 use iowhy_live::capture::Level;
@@ -24,7 +28,7 @@ use serde_json::{Value, json};
 use crate::output::{self, Exit};
 
 #[derive(clap::Args)]
-#[command(about = "Trace every layer of the running kernel: record, convert, count")]
+#[command(about = "Trace every layer of the running kernel: record, arm, convert, count")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -94,6 +98,18 @@ enum Action {
         #[arg(last = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
+    /// Keep the last minute in the kernel, and save it when it gets slow
+    #[command(after_help = arm::HELP)]
+    Arm(arm::Options),
+    /// End armed recorders, and undo what killed ones left
+    Disarm {
+        /// Processes [default: all that are armed]
+        #[arg(value_name = "PID")]
+        pids: Vec<u32>,
+    },
+    /// Measure the price of watching: throughput lost, time of an event
+    #[command(after_help = price::HELP)]
+    Price(price::Options),
     /// Read a trace of another program and keep it
     Import {
         /// Trace, in any known format
@@ -242,23 +258,6 @@ fn pid(word: &str) -> Result<u32, String> {
     word.trim().parse().map_err(|_| format!("a process is a number; `--comm {word}` finds one by its name"))
 }
 
-/// A time, `5s`, `500ms`, `2m`; seconds without a unit.
-pub(crate) fn duration(word: &str) -> Result<Duration, String> {
-    let unit = word.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(word.len());
-    let (number, unit) = word.split_at(unit);
-    let seconds = match unit {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "us" => 1e-6,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("a time is a number with ms, s, m or h behind it".to_owned()),
-    };
-    let number: f64 = number.parse().map_err(|_| "a time begins with a number".to_owned())?;
-    let time = Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())?;
-    if time.is_zero() { Err("it must be longer than nothing".to_owned()) } else { Ok(time) }
-}
-
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.action {
@@ -272,6 +271,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             };
             record(&request, output, arguments.json)
         }
+        Action::Arm(options) => arm::arm(options, arguments.json),
+        Action::Price(options) => price::price(options, arguments.json),
+        Action::Disarm { pids } => arm::disarm(pids, arguments.json),
         Action::Import { from, to, of, output } => {
             let usual = from.with_extension("parquet");
             let out = output.as_deref().unwrap_or(&usual);
@@ -552,11 +554,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_units() {
-        let cases = [("5s", 5000), ("500ms", 500), ("2m", 120_000), ("1.5", 1500), ("1h", 3_600_000)];
-        for (word, ms) in cases {
-            assert_eq!(duration(word), Ok(Duration::from_millis(ms)), "{word}");
-        }
+    fn sizes_of_caches_have_units() {
         let sizes = [("4096", 4096), ("64m", 64 << 20), ("1GiB", 1 << 30), ("2TB", 2 << 40)];
         for (word, bytes) in sizes {
             assert_eq!(cache_size(word), Ok(CacheSize::Bytes(bytes)), "{word}");
@@ -564,9 +562,6 @@ mod tests {
         assert_eq!(cache_size("0.5%"), Ok(CacheSize::Percent(0.5)));
         for word in ["", "0", "m", "-1", "%", "-1%", "nan%", "99999999999999999999", "1q", "1é"] {
             assert!(cache_size(word).is_err(), "{word}");
-        }
-        for word in ["", "s", "5 parsecs", "0", "-1", "1e99h", "1.2.3s"] {
-            assert!(duration(word).is_err(), "{word}");
         }
     }
 }

@@ -1,11 +1,14 @@
 //! `iowhy why`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use iowhy_lab::recording::armed::kept;
 use iowhy_lab::recording::{self, RecordError, Request};
+use iowhy_lab::store::{self, Store, StoreError};
 use iowhy_lab::why::{self, Answer, Probe, json, text, trial};
 use iowhy_live::capture::Level;
+use iowhy_stack::trace::Trace;
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_trace as trace;
 
@@ -30,7 +33,7 @@ pub(crate) struct Arguments {
     length: Option<Duration>,
     #[command(flatten)]
     targets: Targets,
-    /// Recording, in any known format, instead of a target
+    /// Recording, a file or a run in the store, instead of a target
     #[arg(long, value_name = "RECORDING", conflicts_with_all =
         ["length", "pid", "comm", "cgroup", "unit", "device", "file", "command", "try_it"])]
     from: Option<PathBuf>,
@@ -48,10 +51,7 @@ pub(crate) struct Arguments {
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if let Some(from) = &arguments.from {
-        let mut problems = Problems::default();
-        let found = trace::load(from, &mut problems);
-        output::report_all(&problems);
-        let Some(trace) = found else { return Ok(Exit::Usage) };
+        let Some(trace) = recorded(from)? else { return Ok(Exit::Usage) };
         let answer = why::of_trace(from.display().to_string(), trace, Probe::Elsewhere);
         show(arguments, &answer)?;
         return Ok(exit(&answer));
@@ -92,6 +92,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Some(code) if recorded.interrupted => Exit::Signal(code),
         _ => exit(&answer),
     })
+}
+
+/// A recording in a file, or else in the store; the reason is shown if there is none.
+fn recorded(from: &Path) -> anyhow::Result<Option<Trace>> {
+    let name = from.to_string_lossy();
+    if !from.exists() && !name.contains(['/', '.']) {
+        let directory = store::directory(None, &|name| std::env::var(name).ok()).ok_or(StoreError::NoPlace)?;
+        return Ok(Some(kept(&Store::open_existing(&directory)?, &name)?));
+    }
+    let mut problems = Problems::default();
+    let found = trace::load(from, &mut problems);
+    output::report_all(&problems);
+    Ok(found)
 }
 
 fn show(arguments: &Arguments, answer: &Answer) -> anyhow::Result<()> {

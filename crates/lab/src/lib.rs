@@ -13,6 +13,7 @@ pub mod models;
 pub mod on_kernel;
 pub mod place;
 pub mod plant;
+pub mod price;
 pub mod profile;
 pub mod recording;
 pub mod report;

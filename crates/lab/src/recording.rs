@@ -11,10 +11,12 @@
 //! A signal ends the recording; events up to then are kept. Known limit: bios of a file on a loop device are also seen
 //! on the device below it only if that is named, too.
 
+pub mod armed;
 mod circumstances;
 pub(crate) mod files;
 mod silent;
 mod targets;
+pub mod when;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -84,6 +86,14 @@ pub enum RecordError {
     /// Tasks that were named are not there.
     #[error("{}", .0.list.iter().map(|it| it.message.as_str()).collect::<Vec<_>>().join("; "))]
     Targets(Problems),
+    /// The kernel does not watch a pressure.
+    #[error("`{when}` cannot be watched: {error}; it needs a kernel with PSI (5.2 or later, without psi=0)")]
+    Pressure {
+        /// Which trigger.
+        when: String,
+        /// The system's error.
+        error: io::Error,
+    },
     /// The command could not be started.
     #[error("cannot start `{program}`: {error}")]
     Command {

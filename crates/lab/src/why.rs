@@ -86,7 +86,7 @@ pub struct Answer {
     pub target: String,
     pub events: u64,
     pub lost: u64,
-    /// Nothing of a recording that was made elsewhere.
+    /// Nothing of a recording that does not say it.
     pub price: Option<Price>,
     pub facts: Facts,
     pub agreement: Agreement,
@@ -222,11 +222,13 @@ pub fn of_trace_on(
         costs = cost::found(&cost::Facts { paced: Some(paced), ..facts.with_disk(&service, code) });
         (findings, options) = split(&costs, predictions);
     }
+    let price = facts.settings.price();
+    let price = price.map(|[throughput_pct, ns_per_event]| Price { throughput_pct, ns_per_event });
     Answer {
         target,
         events,
         lost,
-        price: None,
+        price,
         findings,
         options,
         only_difference,
@@ -251,14 +253,7 @@ const SIZED: [&str; 8] = [
 
 /// Why, of what was captured here.
 pub fn of_capture(target: String, captured: Captured, probe: Probe) -> Answer {
-    let (cost, length) = (captured.cost, captured.length);
-    let mut answer = of_trace(target, captured.trace, probe);
-    let estimated = cost.estimated().as_secs_f64();
-    answer.price = Some(Price {
-        throughput_pct: 100.0 * (estimated / length.as_secs_f64().max(1e-9)).min(1.0),
-        ns_per_event: cost.event_ps as f64 / 1000.0,
-    });
-    answer
+    of_trace(target, captured.trace, probe)
 }
 
 impl Answer {

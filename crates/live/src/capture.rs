@@ -20,6 +20,7 @@
 
 mod decode;
 mod events;
+pub mod flight;
 mod format;
 mod instance;
 mod letters;
@@ -274,34 +275,30 @@ fn held(ask: &Ask) -> Vec<opened::OpenDescriptor> {
     }
 }
 
-impl Capture {
-    /// Begins. Leftovers of earlier runs are removed first.
-    ///
-    /// # Errors
-    /// If this user may not, or the kernel cannot.
-    pub fn start(ask: &Ask) -> Result<Capture, CaptureError> {
-        if !is_root() {
-            return Err(CaptureError::NotRoot);
-        }
-        let (ledger, _) = Ledger::open()?;
-        Capture::start_with(ask, &ledger)
-    }
+/// Instances with their events, filters and sizes, switched off.
+struct Prepared {
+    tracefs: PathBuf,
+    guard: Option<Guard>,
+    tasks: Instance,
+    devices: Instance,
+    shapes: BTreeMap<u16, Shape>,
+    missing: Vec<String>,
+    event_ps: u64,
+}
 
-    /// The same with a ledger that is open already.
-    ///
-    /// # Errors
-    /// As for [`start`](Capture::start).
-    pub fn start_with(ask: &Ask, ledger: &Ledger) -> Result<Capture, CaptureError> {
+impl Prepared {
+    /// With a ring of this size for each CPU, for tasks and for devices.
+    fn make(ask: &Ask, ledger: &Ledger, buffers_kib: [u32; 2]) -> Result<Prepared, CaptureError> {
         let (tracefs, mut guard) = tracefs(ledger)?;
-        let mut make = || -> Result<Instance, CaptureError> {
+        let mut make = |kib| -> Result<Instance, CaptureError> {
             let (path, made) = ledger.create_trace_instance(&tracefs)?;
             guard = Some(match guard.take() {
                 Some(before) => before.and(made),
                 None => made,
             });
-            Instance::new(path, ask.buffer_kib)
+            Instance::new(path, kib)
         };
-        let (tasks, devices) = (make()?, make()?);
+        let (tasks, devices) = (make(buffers_kib[0])?, make(buffers_kib[1])?);
         let event_ps = tasks.cost_of_an_event()?;
         let mut missing = Vec::new();
         let mut shapes = BTreeMap::new();
@@ -340,6 +337,46 @@ impl Capture {
         if nr_asked == 0 {
             return Err(CaptureError::NoEvents(ask.level));
         }
+        Ok(Prepared { tracefs, guard, tasks, devices, shapes, missing, event_ps })
+    }
+
+    /// Names the tasks whose events are wanted; `own` are of no interest, the first of them starts commands.
+    fn aim(&self, ask: &Ask, own: &[u32]) -> Result<(), CaptureError> {
+        if !ask.of_tasks() {
+            return self.tasks.ignore(own);
+        }
+        self.tasks.follow_forks()?;
+        // Of nobody's tasks, those of everybody would pass; our own are hidden later.
+        if ask.children || ask.pids.is_empty() {
+            self.tasks.follow(&own[..1])?;
+        }
+        if !self.tasks.follow_processes(&ask.pids, own.last().copied().unwrap_or(0))? && !ask.named {
+            ask.pids.first().map_or(Ok(()), |pid| Err(CaptureError::NoProcess(*pid)))?;
+        }
+        Ok(())
+    }
+}
+
+impl Capture {
+    /// Begins. Leftovers of earlier runs are removed first.
+    ///
+    /// # Errors
+    /// If this user may not, or the kernel cannot.
+    pub fn start(ask: &Ask) -> Result<Capture, CaptureError> {
+        if !is_root() {
+            return Err(CaptureError::NotRoot);
+        }
+        let (ledger, _) = Ledger::open()?;
+        Capture::start_with(ask, &ledger)
+    }
+
+    /// The same with a ledger that is open already.
+    ///
+    /// # Errors
+    /// As for [`start`](Capture::start).
+    pub fn start_with(ask: &Ask, ledger: &Ledger) -> Result<Capture, CaptureError> {
+        let Prepared { tracefs, guard, tasks, devices, shapes, mut missing, event_ps } =
+            Prepared::make(ask, ledger, [ask.buffer_kib; 2])?;
         // Calls have descriptors; levels without calls need none of them.
         let opens = (ask.level >= Level::Layers).then(Opens::start).and_then(|opens| {
             opens.map_err(|error| missing.push(format!("telling who opens which file ({error})"))).ok()
@@ -348,20 +385,12 @@ impl Capture {
         // whatever there is to write.
         let room = |bytes: u64| (bytes.saturating_sub(40 << 20) / 8).max(1 << 20);
         let allowed = machine::memory_limit().map_or(u64::MAX, room);
-        let reader = Reader::start([&tasks, &devices], allowed.min(u64::from(ask.memory_mib) << 20), opens)?;
+        let prepared = Prepared { tracefs, guard, tasks, devices, shapes, missing, event_ps };
+        let reader =
+            Reader::start([&prepared.tasks, &prepared.devices], allowed.min(u64::from(ask.memory_mib) << 20), opens)?;
         let own = vec![thread_id(), reader.thread];
-        if ask.of_tasks() {
-            tasks.follow_forks()?;
-            // Of nobody's tasks, those of everybody would pass; our own are hidden later.
-            if ask.children || ask.pids.is_empty() {
-                tasks.follow(&[thread_id()])?;
-            }
-            if !tasks.follow_processes(&ask.pids, reader.thread)? && !ask.named {
-                ask.pids.first().map_or(Ok(()), |pid| Err(CaptureError::NoProcess(*pid)))?;
-            }
-        } else {
-            tasks.ignore(&own)?;
-        }
+        prepared.aim(ask, &own)?;
+        let Prepared { tracefs, guard, tasks, devices, shapes, missing, event_ps } = prepared;
         let monotonic_ns = monotonic_ns();
         let started_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         devices.switch(true)?;
@@ -396,7 +425,7 @@ impl Capture {
         let mut taken = reader.stop()?;
         let mut counted = instance::Lost::default();
         for instance in &instances {
-            counted.add(instance.lost());
+            counted.add(instance.lost(false));
         }
         let known = instance::saved_names(&tracefs);
         drop(instances);
@@ -407,24 +436,9 @@ impl Capture {
         for page in taken.pages() {
             decoded.page(&page, &shapes, self.monotonic_ns);
         }
-        let last_names = decoded.last_names();
-        let mut records = decoded.records;
-        // Stable, and quick for streams that are in order already.
-        records.sort_by_key(|record| record.at);
-        let mut paths = opened::add(&mut records, &held, std::mem::take(&mut taken.opened), self.monotonic_ns);
-        paths.sort();
-        paths.dedup_by_key(|(file, _)| *file);
-        let names = names(&records, last_names, &known);
-        let windows = ["readahead:page_cache_sync_ra", "readahead:page_cache_ra_unbounded"];
-        let trace = Trace {
-            records,
-            started_ns: self.started_ns,
-            names,
-            paths,
-            kernel: machine::Machine::read().kernel_release.unwrap_or_default(),
-            lost: counted.events.max(decoded.missed) + taken.over_memory,
-            inferred_windows: windows.iter().any(|name| self.missing.iter().any(|missing| missing == name)),
-        };
+        let begin = [self.monotonic_ns, self.started_ns];
+        let mut trace = trace_of(&mut decoded, begin, &held, std::mem::take(&mut taken.opened), &known, &self.missing);
+        trace.lost = counted.events.max(decoded.missed) + taken.over_memory;
         Ok(Captured {
             trace,
             level: self.level,
@@ -481,6 +495,35 @@ impl Captured {
     /// A time of CLOCK_MONOTONIC as one of the trace.
     pub fn at(&self, monotonic_ns: u64) -> Nanos {
         Nanos(monotonic_ns.saturating_sub(self.monotonic_ns))
+    }
+}
+
+/// The trace of decoded events, without its losses. It begins at `begin`, of CLOCK_MONOTONIC and of the calendar.
+fn trace_of(
+    decoded: &mut decode::Decoded,
+    begin: [u64; 2],
+    held: &[OpenDescriptor],
+    opened: Vec<opened::Opened>,
+    known: &BTreeMap<u32, String>,
+    missing: &[String],
+) -> Trace {
+    let last_names = decoded.last_names();
+    let mut records = std::mem::take(&mut decoded.records);
+    // Stable, and quick for streams that are in order already.
+    records.sort_by_key(|record| record.at);
+    let mut paths = opened::add(&mut records, held, opened, begin[0]);
+    paths.sort();
+    paths.dedup_by_key(|(file, _)| *file);
+    let names = names(&records, last_names, known);
+    let windows = ["readahead:page_cache_sync_ra", "readahead:page_cache_ra_unbounded"];
+    Trace {
+        records,
+        started_ns: begin[1],
+        names,
+        paths,
+        kernel: machine::Machine::read().kernel_release.unwrap_or_default(),
+        lost: 0,
+        inferred_windows: windows.iter().any(|name| missing.iter().any(|missing| missing == name)),
     }
 }
 

@@ -9,6 +9,8 @@ use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::clock;
 
 /// Resource usage of a command.
@@ -74,6 +76,14 @@ impl Running {
     /// If it still runs.
     pub fn ended_within(&self, time: Duration) -> Result<Option<(ExitStatus, Usage)>, RecvTimeoutError> {
         self.ended.recv_timeout(time)
+    }
+
+    /// Asks it to end, as ^C does.
+    pub fn interrupt(&self) {
+        if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::INT);
+        }
     }
 
     /// Waits for its end.

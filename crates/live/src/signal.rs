@@ -29,6 +29,11 @@ pub fn exit_code() -> Option<u8> {
     u8::try_from(LAST.load(Ordering::Relaxed)).ok().filter(|signal| *signal > 0).map(|signal| 128 + signal)
 }
 
+/// The end that a signal asked for was the usual one, and no reason for another exit code.
+pub fn was_expected() {
+    LAST.store(0, Ordering::Relaxed);
+}
+
 extern "C" fn on_signal(signal: libc::c_int) {
     LAST.store(signal, Ordering::Relaxed);
     if RAISED.fetch_add(1, Ordering::Relaxed) + 1 >= IMPATIENT {
@@ -87,6 +92,36 @@ impl Guard {
         }
         held.0 += 1;
         Guard(())
+    }
+}
+
+/// SIGUSR1s that nobody has asked for yet.
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn on_call(_: libc::c_int) {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// SIGUSR1 asks for something as long as there is one of these, instead of ending the process.
+pub struct Call(Before);
+
+impl Call {
+    /// Takes the signal over.
+    pub fn take() -> Call {
+        let handler = on_call as extern "C" fn(libc::c_int) as usize;
+        // SAFETY: the handler takes a number, and only touches an atomic.
+        Call(unsafe { Before::install(libc::SIGUSR1, handler, libc::SA_RESTART) })
+    }
+
+    /// Whether it has come since the last time this was asked.
+    pub fn came(&self) -> bool {
+        CALLS.swap(0, Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.put_back();
     }
 }
 

@@ -38,3 +38,15 @@ pub(crate) fn readable(files: &[BorrowedFd<'_>], time: Duration) -> Vec<bool> {
     let _ = poll(&mut all, time.as_ref());
     all.iter().map(|file| !file.revents().is_empty()).collect()
 }
+
+/// Waits until something urgent has come to one of these, something can be read from `also`, or a while: the first of
+/// these.
+pub(crate) fn urgent(files: &[BorrowedFd<'_>], also: Option<BorrowedFd<'_>>, time: Duration) -> Option<usize> {
+    let urgent = files.iter().map(|file| PollFd::from_borrowed_fd(*file, PollFlags::PRI));
+    let mut all: Vec<PollFd<'_>> = urgent.collect();
+    all.extend(also.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
+    let time = Timespec::try_from(time).ok();
+    // A signal ends the wait as the time does.
+    let _ = poll(&mut all, time.as_ref());
+    all[..files.len()].iter().position(|file| file.revents().contains(PollFlags::PRI))
+}

@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use iowhy_live::cache;
+use iowhy_live::capture::flight::Flight;
 use iowhy_live::capture::{Ask, Capture, Captured, Level};
 use iowhy_live::ledger::{self, Ledger, State};
 use iowhy_stack::event::Op;
@@ -359,4 +360,74 @@ fn the_next_start_removes_what_a_killed_capture_left() {
     assert!(undone.iter().all(|left| left.state == State::Undone), "{undone:#?}");
     assert_eq!(ledger::left_behind(&scratch.state()).expect("a list"), []);
     assert_eq!(mounts(&scratch.0), Vec::<String>::new());
+}
+
+/// Reads of one page each, by a process of their own, past the cache: its number.
+fn read_directly(path: &Path, nr: usize) -> u32 {
+    let words = [format!("if={}", path.display()), format!("count={nr}")];
+    let mut child = Command::new("dd");
+    child.args(words).args(["of=/dev/null", "bs=4k", "iflag=direct"]).stderr(Stdio::null());
+    let mut child = child.spawn().expect("dd starts");
+    let pid = child.id();
+    assert!(child.wait().expect("it ends").success());
+    pid
+}
+
+/// The number of calls of a page on standard input, and of requests, of a process.
+fn counted(captured: &Captured, process: u32) -> (usize, usize) {
+    let of = |wanted: fn(&Seen) -> bool| {
+        captured.trace.records.iter().filter(|record| record.pid == process && wanted(&record.seen)).count()
+    };
+    let call = |seen: &Seen| matches!(seen, Seen::CallStart { op: Op::Read, fd: 0, len_bytes: 4096, .. });
+    (of(call), of(|seen| matches!(seen, Seen::Insert(extent) | Seen::Issue(extent) if extent.bytes == 4096)))
+}
+
+#[test]
+fn a_flight_recorder_has_the_last_while_whole_and_in_order() {
+    const NR: usize = 300;
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !permitted() {
+        return;
+    }
+    let scratch = Scratch::new("flight");
+    let (path, inode) = scratch.cold("data", NR);
+    let ledger = scratch.ledger();
+    let start = |memory, watch| Flight::start(&Ask::default(), &ledger, memory, watch).expect("it is armed");
+    // Two of them, one of which is watched, and somebody else's capture: none disturbs another.
+    let (mut first, mut second, mut small) = (start(64 << 20, false), start(64 << 20, true), start(1 << 20, false));
+    let other = Capture::start_with(&Ask::default(), &ledger).expect("a capture");
+    let whole = Duration::from_secs(600);
+    let mut latencies = 0;
+    for _ in 0..5 {
+        let process = read_directly(&path, NR);
+        latencies += second.completed().len();
+        let captured = first.cut(whole).expect("a cut");
+        assert_eq!((captured.trace.lost, captured.undecoded), (0, 0));
+        assert!(captured.trace.records.is_sorted_by_key(|record| record.at));
+        assert!(captured.length >= Duration::from_nanos(captured.trace.records.last().expect("records").at.0));
+        assert_eq!(counted(&captured, process).0, NR, "{:?}", captured.cost);
+        assert!(captured.trace.paths.iter().any(|(file, _)| *file == inode), "the file has its name");
+    }
+    let process = read_directly(&path, NR);
+    latencies += second.completed().len();
+    assert!(latencies >= 6 * NR, "{latencies}");
+    let captured = second.cut(whole).expect("a cut");
+    let all = counted(&captured, process);
+    assert_eq!((all.0, captured.trace.lost), (NR, 0));
+    // The window is the end of it, and shorter.
+    let process = read_directly(&path, NR);
+    let captured = second.cut(Duration::from_millis(1)).expect("a cut");
+    assert!(captured.length == Duration::from_millis(1) && counted(&captured, process).0 < NR);
+    // What was overwritten is cut off where the first ring begins: of what is left no call lacks its request.
+    let mut process = 0;
+    for _ in 0..20 {
+        process = read_directly(&path, NR);
+    }
+    let captured = small.cut(whole).expect("a cut");
+    let (calls, requests) = counted(&captured, process);
+    assert!(captured.trace.lost == 0 && calls > 10 && captured.length < small.since() + whole, "{calls} calls");
+    assert!(all.1 == 0 || requests.abs_diff(calls * all.1 / NR) <= 2, "{calls} calls, {requests} requests");
+    assert_eq!(counted(&other.stop().expect("it ends"), process).0, NR);
+    drop((first, second, small));
+    assert_eq!(ledger::left_behind(&scratch.state()).expect("a list"), []);
 }

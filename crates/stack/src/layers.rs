@@ -406,7 +406,8 @@ impl LayerObserver {
                 self.account(at);
                 self.in_queue += 1;
                 let queued = self.last_queued;
-                *self.times(rq.0) = RequestTimes { queued, allocated: at, inserted: at, issued: at, ..RequestTimes::default() };
+                *self.times(rq.0) =
+                    RequestTimes { queued, allocated: at, inserted: at, issued: at, ..RequestTimes::default() };
                 self.layers.phases.q2g.record(at.saturating_sub(queued).0);
             }
             What::Merge { rq, kind, .. } => {

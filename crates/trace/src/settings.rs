@@ -19,6 +19,13 @@ use crate::fields::field;
 /// The key of a device's number, `MAJOR:MINOR`.
 pub const NUMBER: &str = "number";
 
+/// Settings of the recording itself, which are not differences of what was recorded.
+pub const RECORDING: &str = "recording";
+/// Its events, what one costs whoever causes it, picoseconds, and its length, ns.
+pub const EVENTS: &str = "events";
+pub const EVENT_PS: &str = "event_ps";
+pub const LENGTH_NS: &str = "length_ns";
+
 /// Resource usage of a command.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct Command {
@@ -83,6 +90,17 @@ impl Settings {
     /// The setting `key` of `place`.
     pub fn get(&self, place: &str, key: &str) -> Option<&str> {
         self.values.get(&(place.to_owned(), key.to_owned())).map(String::as_str)
+    }
+
+    /// The price of the recording: the part of the time of those recorded that its events took, percent, and the cost of
+    /// an event, ns. An estimate; nothing of traces that do not say it.
+    pub fn price(&self) -> Option<[f64; 2]> {
+        let number = |key| self.get(RECORDING, key)?.parse::<f64>().ok();
+        let (events, ps, length) = (number(EVENTS)?, number(EVENT_PS)?, number(LENGTH_NS)?);
+        // Commands that keep several processors busy share it among them.
+        let cpu = self.command.map_or(0, |command| command.cpu_ns[0] + command.cpu_ns[1]) as f64;
+        let pct = 100.0 * events * ps / 1000.0 / length.max(cpu).max(1.0);
+        Some([pct.min(100.0), ps / 1000.0])
     }
 
     pub fn of(trace: &Trace) -> Settings {
@@ -181,7 +199,7 @@ impl Settings {
             }
         }
         let of_itself = |name: &str| name.ends_with(" loop.backing_file") || name.ends_with(&format!(" {NUMBER}"));
-        found.retain(|(name, _)| !of_itself(name) && name != "recording disk");
+        found.retain(|(name, _)| !of_itself(name) && !name.starts_with("recording "));
         found
     }
 }
@@ -202,7 +220,24 @@ fn unlike_words(a: &str, b: &str) -> [String; 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::unlike_words;
+    use super::*;
+
+    #[test]
+    fn the_price_is_the_events_against_the_time() {
+        let mut trace = Trace::default();
+        let mut note = |name: &str, fields: &str| {
+            let seen = Seen::Other { name: name.to_owned(), fields: fields.to_owned() };
+            trace.records.push(iowhy_stack::trace::Record { at: Nanos(0), cpu: 0, pid: 1, seen });
+        };
+        for (key, value) in [(EVENTS, 1000), (EVENT_PS, 200_000), (LENGTH_NS, 10_000_000)] {
+            note("iowhy:setting", &format!("of=recording key={key} value={value}"));
+        }
+        assert_eq!(Settings::of(&trace).price(), Some([2.0, 200.0]));
+        // Two processors that are busy all the time.
+        note("iowhy:command", "begin_ns=0 end_ns=10000000 exit=0 user_ns=12000000 system_ns=8000000");
+        assert_eq!(Settings::of(&trace).price(), Some([1.0, 200.0]));
+        assert_eq!(Settings::of(&Trace::default()).price(), None);
+    }
 
     #[test]
     fn of_long_commands_the_words_that_differ_are_shown() {

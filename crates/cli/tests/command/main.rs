@@ -1,5 +1,6 @@
 //! The command from outside: exit codes, messages, JSON, text.
 
+mod arm;
 mod attach;
 mod bisect;
 mod calibrate;

@@ -232,6 +232,14 @@ impl Watch {
             let told = hidden.with_build(&machine.kernel_version.unwrap_or_default());
             set("machine", "stable", &told.level.map(|_| told.to_string()).unwrap_or_default());
         }
+        // Its price, whoever reads it.
+        for (key, value) in [
+            (settings::EVENTS, captured.cost.events),
+            (settings::EVENT_PS, captured.cost.event_ps),
+            (settings::LENGTH_NS, u64::try_from(captured.length.as_nanos()).unwrap_or(u64::MAX)),
+        ] {
+            set(settings::RECORDING, key, &value.to_string());
+        }
         set("machine", "cpus", &machine.cpus.map(|cpus| cpus.to_string()).unwrap_or_default());
         set("machine", "options", &text("/proc/cmdline").unwrap_or_default());
         disks(&captured.trace, &mut set);
@@ -312,7 +320,7 @@ fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
         let whole = machine::whole_disk(&folder);
         let name = whole.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if place == 0 {
-            set("recording", "disk", &name);
+            set(settings::RECORDING, "disk", &name);
         }
         if whole == folder {
             set(&name, settings::NUMBER, &format!("{}:{}", dev.major(), dev.minor()));

@@ -224,7 +224,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub(super) fn new(error: impl Error + Send + Sync + 'static) -> Refusal {
+    pub(crate) fn new(error: impl Error + Send + Sync + 'static) -> Refusal {
         Refusal { error: Box::new(error), interrupted: false, inconclusive: false, exit_code: None, machine: false }
     }
 }

@@ -84,7 +84,7 @@ fn live_policies(machine: &Machine, disk: &Disk) -> Value {
 }
 
 /// The row of a run on this machine.
-pub(super) fn of_machine(machine: &Machine, disk: &Disk) -> NewRun {
+pub(crate) fn of_machine(machine: &Machine, disk: &Disk) -> NewRun {
     let described =
         json!({ "machine": on_kernel::machine::machine_json(machine), "disk": on_kernel::machine::disk_json(disk) });
     NewRun {

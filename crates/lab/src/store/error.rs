@@ -23,6 +23,12 @@ pub enum StoreError {
         /// Where it was looked for.
         path: PathBuf,
     },
+    /// A run has no recording of the kernel.
+    #[error("`{name}` has no recording; `iowhy store list` lists runs, and `iowhy trace arm` keeps some with one")]
+    NoTrace {
+        /// How it was named.
+        name: String,
+    },
     /// A store was not named, and a usual place does not exist.
     #[error("the store has no place: neither IOWHY_STORE nor HOME is set; name one with --store DIR")]
     NoPlace,

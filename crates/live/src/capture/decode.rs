@@ -64,7 +64,7 @@ impl Decoded {
         std::mem::take(&mut self.names).into_iter().map(|(pid, (_, name))| (pid, name)).collect()
     }
 
-    /// Takes in a sub-buffer. Times become those since `start_ns`.
+    /// Takes in a sub-buffer. Times become those since `start_ns`; what was earlier is left out.
     pub(super) fn page(&mut self, page: &Page<'_>, shapes: &BTreeMap<u16, Shape>, start_ns: u64) {
         let Some(head) = ring::head(page.bytes) else {
             self.undecoded += 1;
@@ -74,6 +74,9 @@ impl Decoded {
         self.missed += head.missed.map_or(0, |missed| missed.max(1));
         let mut events = Events::new(&page.bytes[HEAD..HEAD + head.len], head.time);
         for (time, event) in events.by_ref() {
+            if time < start_ns {
+                continue;
+            }
             self.events += 1;
             let Some((pid, interrupt, mut seen)) = self.event(time, event, shapes) else {
                 self.undecoded += 1;

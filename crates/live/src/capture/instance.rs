@@ -31,11 +31,13 @@ const CALL: [&str; 2] = ["syscalls/sys_enter_pread64", "syscalls/sys_exit_pread6
 const CALLS: u32 = 200;
 const TRIES: u32 = 9;
 
-/// Reads the losses in a CPU's `stats`: overwritten, dropped, and those that interrupts could not commit.
-pub(super) fn lost_in_stats(stats: &str) -> u64 {
+/// Reads the losses in a CPU's `stats`: dropped, those that interrupts could not commit, and overwritten ones unless
+/// that is intended.
+pub(super) fn lost_in_stats(stats: &str, overwrites: bool) -> u64 {
     let of = |line: &str| {
         let (key, value) = line.split_once(':')?;
-        let counts = matches!(key.trim(), "overrun" | "commit overrun" | "dropped events");
+        let counts =
+            matches!(key.trim(), "commit overrun" | "dropped events") || !overwrites && key.trim() == "overrun";
         if counts { value.trim().parse::<u64>().ok() } else { None }
     };
     stats.lines().filter_map(of).fold(0, u64::saturating_add)
@@ -160,13 +162,38 @@ impl Instance {
         kib.and_then(|kib| kib.trim().parse::<usize>().ok()).filter(|kib| *kib > 0).map_or(4096, |kib| kib << 10)
     }
 
-    /// Events lost on all CPUs.
-    pub(super) fn lost(&self) -> Lost {
+    /// Events lost on all CPUs; those overwritten do not count where that is intended.
+    pub(super) fn lost(&self, overwrites: bool) -> Lost {
         let mut events = 0;
         for entry in fs::read_dir(self.path.join("per_cpu")).into_iter().flatten().flatten() {
-            events += lost_in_stats(&fs::read_to_string(entry.path().join("stats")).unwrap_or_default());
+            let stats = fs::read_to_string(entry.path().join("stats")).unwrap_or_default();
+            events += lost_in_stats(&stats, overwrites);
         }
         Lost { events }
+    }
+
+    /// Events that are in the rings, or were until newer ones overwrote them.
+    pub(super) fn written(&self) -> u64 {
+        let of = |line: &str| {
+            let (key, value) = line.split_once(':')?;
+            matches!(key.trim(), "entries" | "overrun").then(|| value.trim().parse::<u64>().ok()).flatten()
+        };
+        let cpus = fs::read_dir(self.path.join("per_cpu")).into_iter().flatten().flatten();
+        let stats = cpus.map(|cpu| fs::read_to_string(cpu.path().join("stats")).unwrap_or_default());
+        stats.map(|stats| stats.lines().filter_map(of).sum::<u64>()).sum()
+    }
+
+    /// New events overwrite the oldest ones of a full ring.
+    pub(super) fn overwrite(&self) -> Result<(), CaptureError> {
+        self.write("options/overwrite", "1")
+    }
+
+    /// Empties the rings.
+    pub(super) fn empty(&self) -> Result<(), CaptureError> {
+        let path = self.path.join("trace");
+        // Opening it in this way does.
+        let emptied = OpenOptions::new().write(true).truncate(true).open(&path);
+        emptied.map(drop).map_err(|error| CaptureError::Io { attempt: "empty", path, error })
     }
 
     /// Cost of an event for the task that causes it, picoseconds: half of the growth of a short call when its begin and
@@ -182,10 +209,7 @@ impl Instance {
         let on = shortest(&file);
         self.switch(false)?;
         CALL.iter().try_for_each(|event| self.write(&format!("events/{event}/enable"), "0"))?;
-        let path = self.path.join("trace");
-        // Opening it in this way empties the rings.
-        let emptied = OpenOptions::new().write(true).truncate(true).open(&path);
-        emptied.map_err(|error| CaptureError::Io { attempt: "empty", path, error })?;
+        self.empty()?;
         let more = on.saturating_sub(off).as_nanos() as u64;
         Ok(more.saturating_mul(1000) / u64::from(CALLS) / CALL.len() as u64)
     }

@@ -262,6 +262,17 @@ impl Opens {
         }
     }
 
+    /// Forgets what came before a time.
+    pub(super) fn forget(&mut self, before: u64) {
+        self.found.retain(|one| one.before >= before);
+    }
+
+    /// The opened files up to now, which are kept.
+    pub(super) fn so_far(&mut self) -> Vec<Opened> {
+        self.take();
+        self.found.clone()
+    }
+
     /// The opened files.
     pub(super) fn finish(mut self) -> Vec<Opened> {
         self.take();
@@ -358,6 +369,12 @@ struct Open {
 
 /// The system calls that open a file.
 const OPENS: [&str; 4] = ["open", "openat", "openat2", "creat"];
+
+/// The descriptor that an event of this name and with these fields says was opened.
+pub(super) fn opens_descriptor(name: &str, fields: &str) -> Option<i32> {
+    let call = name.strip_prefix("syscalls:sys_exit_")?;
+    OPENS.contains(&call).then(|| field(fields, "ret")?.parse().ok()).flatten().filter(|fd| *fd >= 0)
+}
 
 /// The opens of each thread, in their order.
 fn opens(records: &[Record]) -> HashMap<u32, Vec<Open>> {

@@ -63,10 +63,7 @@ pub(super) struct Page<'a> {
 impl Taken {
     /// Keeps or counts a sub-buffer; yields how full it was, in bytes.
     fn take(&mut self, cpu: u32, page: &[u8], limit: u64) -> usize {
-        let Some(head) = ring::head(page) else { return 0 };
-        // Where it says how many were lost, that stands behind the data.
-        let stored = if head.missed.is_some() { 8 } else { 0 };
-        let used = &page[..(HEAD + head.len + stored).min(page.len())];
+        let Some((head, used)) = ring::used(page) else { return 0 };
         self.bytes += used.len() as u64;
         if (self.bytes_kept.len() + used.len()) as u64 > limit {
             self.over_memory += Events::new(&page[HEAD..HEAD + head.len], head.time).count() as u64;
@@ -94,14 +91,15 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// Takes what the rings hold: only sub-buffers that are nearly full unless it is the last time.
-fn drain(rings: &mut [(u32, File)], page: &mut [u8], taken: &mut Taken, limit: u64) {
-    for (cpu, ring) in rings {
+/// Takes what the rings hold, until one is not even half full; `take` gets the ring's place, its CPU and the bytes, and
+/// yields how full that was.
+pub(super) fn drain(rings: &mut [(u32, File)], page: &mut [u8], take: &mut dyn FnMut(usize, u32, &[u8]) -> usize) {
+    for (place, (cpu, ring)) in rings.iter_mut().enumerate() {
         loop {
             match ring.read(page) {
                 Ok(n) if n >= HEAD => {
                     // One that is not full is the one being written to: there is nothing behind it yet.
-                    if taken.take(*cpu, &page[..n], limit) < page.len() / 2 {
+                    if take(place, *cpu, &page[..n]) < page.len() / 2 {
                         break;
                     }
                 }
@@ -147,7 +145,7 @@ impl Reader {
                     opens.take();
                 }
                 if ready || Instant::now() >= until {
-                    drain(&mut rings, &mut page, &mut taken, limit);
+                    drain(&mut rings, &mut page, &mut |_, cpu, page| taken.take(cpu, page, limit));
                     until = Instant::now() + PAUSE;
                 }
             }
@@ -155,7 +153,7 @@ impl Reader {
             // Nothing is written any more: until nothing is left.
             loop {
                 let before = taken.bytes;
-                drain(&mut rings, &mut page, &mut taken, limit);
+                drain(&mut rings, &mut page, &mut |_, cpu, page| taken.take(cpu, page, limit));
                 if taken.bytes == before {
                     break;
                 }

@@ -52,6 +52,14 @@ pub(super) fn head(page: &[u8]) -> Option<Head> {
     Some(Head { time, len, missed })
 }
 
+/// The header, and the bytes of a sub-buffer that mean something: where it says how many events were lost, that stands
+/// behind the data.
+pub(super) fn used(page: &[u8]) -> Option<(Head, &[u8])> {
+    let head = head(page)?;
+    let stored = if head.missed.is_some() { 8 } else { 0 };
+    Some((head, &page[..(HEAD + head.len + stored).min(page.len())]))
+}
+
 /// The events of a sub-buffer: time and bytes. It ends at the first thing that makes no sense.
 #[derive(Clone, Debug)]
 pub(super) struct Events<'a> {
