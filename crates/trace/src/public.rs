@@ -499,7 +499,7 @@ impl<'a> Fields<'a> {
 
     /// The next field up to a comma, without spaces around it.
     #[inline]
-    pub fn next(&mut self) -> Result<&'a [u8], Wrong> {
+    pub fn word(&mut self) -> Result<&'a [u8], Wrong> {
         let Some(rest) = self.line.get(self.at..) else { return Err((self.line.len(), "a column is missing")) };
         let length = rest.iter().position(|byte| *byte == b',').unwrap_or(rest.len());
         let field = &rest[..length];
@@ -512,7 +512,7 @@ impl<'a> Fields<'a> {
     /// The next field as a whole number.
     #[inline]
     pub fn number(&mut self, what: &'static str) -> Result<u64, Wrong> {
-        let field = self.next()?;
+        let field = self.word()?;
         decimal(field).ok_or((self.began, what))
     }
 

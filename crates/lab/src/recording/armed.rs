@@ -59,7 +59,9 @@ pub struct Caught {
 
 /// How often counters are looked at.
 const TICK: Duration = Duration::from_millis(100);
-/// The window of pressure, and of times of requests.
+/// The window of pressure: without CAP_SYS_RESOURCE the kernel takes multiples of two seconds only.
+const PRESSED: Duration = Duration::from_secs(2);
+/// The window of times of requests.
 const WINDOW: Duration = Duration::from_secs(1);
 /// The longest window of times of requests where there are few, ns.
 const LONGEST: u64 = 10_000_000_000;
@@ -82,7 +84,7 @@ impl<'a> Triggers<'a> {
         let (mut pressures, mut pressed) = (Vec::new(), Vec::new());
         for (nr, when) in when.iter().enumerate() {
             if let When::Pressure { of, who, pct } = when {
-                let found = Pressure::watch(of, who, WINDOW.mul_f64(pct / 100.0), WINDOW);
+                let found = Pressure::watch(of, who, PRESSED.mul_f64(pct / 100.0), PRESSED);
                 pressures.push(found.map_err(|error| RecordError::Pressure { when: when.to_string(), error })?);
                 pressed.push(nr);
             }

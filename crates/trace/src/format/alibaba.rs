@@ -32,7 +32,7 @@ pub const FORMAT: Format = Format {
 fn line(line: &[u8], _: &mut Seen) -> Result<Option<Access>, Wrong> {
     let mut fields = Fields::of(line);
     let volume = fields.short("a device is a number")?;
-    let purpose = match fields.next()? {
+    let purpose = match fields.word()? {
         b"R" => Purpose::Read,
         b"W" => Purpose::Write,
         _ => return Err((fields.began(), "an opcode is R or W")),

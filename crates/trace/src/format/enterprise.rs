@@ -36,26 +36,26 @@ pub const FORMAT: Format = Format {
 
 fn line(line: &[u8], _: &mut Seen) -> Result<Option<Access>, Wrong> {
     let mut fields = Fields::of(line);
-    let purpose = match fields.next()? {
+    let purpose = match fields.word()? {
         b"DiskRead" => Purpose::Read,
         b"DiskWrite" => Purpose::Write,
         other if other.first().is_some_and(u8::is_ascii_alphabetic) => return Ok(None),
         _ => return Err((fields.began(), "an event begins with its kind, for example DiskRead")),
     };
-    let time = fields.next()?;
+    let time = fields.word()?;
     if time == b"TimeStamp" {
         return Ok(None);
     }
     let done = decimal(time).ok_or((fields.began(), "a time is a number of microseconds"))?;
-    let process = fields.next()?;
+    let process = fields.word()?;
     // System ( 4)
     let number = process.strip_suffix(b")").and_then(|name| name.rsplit(|byte| *byte == b'(').next());
     let pid = number.and_then(|number| decimal(number.trim_ascii()));
     let pid = pid.and_then(|pid| u32::try_from(pid).ok()).ok_or((fields.began(), "a process is NAME (NUMBER)"))?;
-    fields.next()?;
-    fields.next()?;
-    let key = hex(fields.next()?).ok_or((fields.began(), "an offset is a hexadecimal number"))?;
-    let bytes = hex(fields.next()?).and_then(|bytes| u32::try_from(bytes).ok());
+    fields.word()?;
+    fields.word()?;
+    let key = hex(fields.word()?).ok_or((fields.began(), "an offset is a hexadecimal number"))?;
+    let bytes = hex(fields.word()?).and_then(|bytes| u32::try_from(bytes).ok());
     let bytes = bytes.ok_or((fields.began(), "a size is a hexadecimal number below 2^32"))?;
     let took = fields.number("an elapsed time is a number of microseconds")?;
     let volume = fields.short("a disk is a number")?;

@@ -38,11 +38,11 @@ fn line(line: &[u8], seen: &mut Seen) -> Result<Option<Access>, Wrong> {
     let mut fields = Fields::of(line);
     let ticks = fields.number("a time is a number of 100 ns since 1601")?;
     let at = ticks.checked_mul(TICK_NS).ok_or((0, "the time is later than 2185"))?;
-    fields.next()?;
+    fields.word()?;
     let host = fields.began();
     fields.number("a disk is a number")?;
     let volume = seen.number(line[host..].split_at(fields.ended() - host).0);
-    let purpose = match fields.next()? {
+    let purpose = match fields.word()? {
         b"Read" => Purpose::Read,
         b"Write" => Purpose::Write,
         _ => return Err((fields.began(), "a type is Read or Write")),

@@ -39,7 +39,7 @@ fn line(line: &[u8], _: &mut Seen) -> Result<Option<Access>, Wrong> {
     let key = key.checked_mul(SECTOR_BYTES).ok_or((fields.began(), "the offset is beyond 2^64 bytes"))?;
     let bytes = fields.short("a size is a number of sectors")?;
     let bytes = bytes.checked_mul(SECTOR_BYTES as u32).ok_or((fields.began(), "the size is beyond 4 GiB"))?;
-    let purpose = match fields.next()? {
+    let purpose = match fields.word()? {
         b"0" => Purpose::Read,
         b"1" => Purpose::Write,
         _ => return Err((fields.began(), "a type is 0, a read, or 1, a write")),

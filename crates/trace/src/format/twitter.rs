@@ -36,12 +36,12 @@ fn line(line: &[u8], _: &mut Seen) -> Result<Option<Access>, Wrong> {
     let mut fields = Fields::of(line);
     let at = fields.number("a time is a number of seconds")?;
     let at = at.checked_mul(1_000_000_000).ok_or((0, "the time is beyond 500 years"))?;
-    let key = key_of(fields.next()?);
+    let key = key_of(fields.word()?);
     let name = fields.short("a key's size is a number of bytes")?;
     let value = fields.short("a value's size is a number of bytes")?;
     let bytes = name.checked_add(value).ok_or((fields.began(), "key and value have more than 4 GiB"))?;
     let pid = fields.short("a client is a number")?;
-    let purpose = match fields.next()? {
+    let purpose = match fields.word()? {
         b"get" | b"gets" => Purpose::Read,
         b"set" | b"add" | b"replace" | b"cas" | b"append" | b"prepend" | b"incr" | b"decr" => Purpose::Write,
         b"delete" => Purpose::Delete,
