@@ -46,7 +46,7 @@ pub(crate) struct Options {
 /// Help of `trace arm`.
 pub(super) const HELP: &str = "Triggers, beside SIGUSR1, which always is one:\n  \
     p99>20ms          times of requests in the last second; p50 to p99.99\n  \
-    psi io some>30%   pressure of io, memory or cpu, some or full, in a second\n  \
+    psi io some>30%   pressure of io, memory or cpu, some or full, in 2 s\n  \
     stall 1s          a disk that completes nothing, a named task that sleeps\n  \
     signal            only SIGUSR1\n\n\
     Recordings are runs in the store, labelled `armed`; ^C or `iowhy trace disarm`\n\

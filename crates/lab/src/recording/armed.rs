@@ -59,7 +59,9 @@ pub struct Caught {
 
 /// How often counters are looked at.
 const TICK: Duration = Duration::from_millis(100);
-/// The window of pressure, and of times of requests.
+/// The window of pressure: without CAP_SYS_RESOURCE the kernel takes multiples of two seconds only.
+const PRESSED: Duration = Duration::from_secs(2);
+/// The window of times of requests.
 const WINDOW: Duration = Duration::from_secs(1);
 /// The longest window of times of requests where there are few, ns.
 const LONGEST: u64 = 10_000_000_000;
@@ -82,7 +84,7 @@ impl<'a> Triggers<'a> {
         let (mut pressures, mut pressed) = (Vec::new(), Vec::new());
         for (nr, when) in when.iter().enumerate() {
             if let When::Pressure { of, who, pct } = when {
-                let found = Pressure::watch(of, who, WINDOW.mul_f64(pct / 100.0), WINDOW);
+                let found = Pressure::watch(of, who, PRESSED.mul_f64(pct / 100.0), PRESSED);
                 pressures.push(found.map_err(|error| RecordError::Pressure { when: when.to_string(), error })?);
                 pressed.push(nr);
             }
@@ -94,6 +96,9 @@ impl<'a> Triggers<'a> {
     /// Looks at the counters; yields the first trigger that has come.
     fn look(&mut self, flight: &mut Flight, members: &BTreeSet<u32>) -> Option<String> {
         self.times.extend(flight.completed());
+        for pressure in &mut self.pressures {
+            pressure.look();
+        }
         let now = monotonic_ns();
         let mut found = None;
         for when in self.when {
@@ -272,8 +277,9 @@ pub fn arm(arm: &Arm, armed: &mut dyn FnMut(), caught: &mut dyn FnMut(Caught) ->
         }
         let rest = due.as_ref().map_or(TICK, |(at, _)| at.saturating_duration_since(Instant::now()).min(TICK));
         let pressed = flight.wait(&triggers.pressures, rest);
-        let pressed = pressed.and_then(|nr| triggers.pressed.get(nr)).map(|nr| arm.when[*nr].to_string());
         let tick = ticked.elapsed() >= TICK;
+        let pressed = pressed.filter(|nr| triggers.pressures[*nr].look());
+        let pressed = pressed.map(|nr| arm.when[triggers.pressed[nr]].to_string());
         if tick {
             ticked = Instant::now();
         }

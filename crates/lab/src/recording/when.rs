@@ -3,7 +3,7 @@
 //! ```text
 //! p99>20ms          a quantile of the times of requests (p50 to p99.99), of the last second, or of as many requests as
 //!                   the quantile needs where there are fewer
-//! psi io some>30%   pressure (PSI) of io, cpu or memory, some or full, in one second; the kernel itself watches it
+//! psi io some>30%   pressure (PSI) of io, cpu or memory, some or full, in two seconds; the kernel itself watches it
 //! stall 1s          a disk with requests of which none completes for this time, or a named task that does not wake up
 //! signal            SIGUSR1, which is always obeyed
 //! ```
@@ -20,7 +20,7 @@ pub enum When {
         quantile: f64,
         limit: Duration,
     },
-    /// Tasks wait for this part of a second, percent.
+    /// Tasks wait for this part of two seconds, percent.
     Pressure { of: &'static str, who: &'static str, pct: f64 },
     /// Nothing goes on for this time.
     Stall(Duration),
