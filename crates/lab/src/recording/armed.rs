@@ -96,6 +96,9 @@ impl<'a> Triggers<'a> {
     /// Looks at the counters; yields the first trigger that has come.
     fn look(&mut self, flight: &mut Flight, members: &BTreeSet<u32>) -> Option<String> {
         self.times.extend(flight.completed());
+        for pressure in &mut self.pressures {
+            pressure.look();
+        }
         let now = monotonic_ns();
         let mut found = None;
         for when in self.when {
@@ -274,8 +277,9 @@ pub fn arm(arm: &Arm, armed: &mut dyn FnMut(), caught: &mut dyn FnMut(Caught) ->
         }
         let rest = due.as_ref().map_or(TICK, |(at, _)| at.saturating_duration_since(Instant::now()).min(TICK));
         let pressed = flight.wait(&triggers.pressures, rest);
-        let pressed = pressed.and_then(|nr| triggers.pressed.get(nr)).map(|nr| arm.when[*nr].to_string());
         let tick = ticked.elapsed() >= TICK;
+        let pressed = pressed.filter(|nr| triggers.pressures[*nr].look());
+        let pressed = pressed.map(|nr| arm.when[triggers.pressed[nr]].to_string());
         if tick {
             ticked = Instant::now();
         }

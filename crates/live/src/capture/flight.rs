@@ -177,7 +177,7 @@ impl Flight {
 
     /// Waits until one of these is pressed, or the time is over; yields the first that is.
     pub fn wait(&mut self, pressures: &[Pressure], time: Duration) -> Option<usize> {
-        let files: Vec<BorrowedFd<'_>> = pressures.iter().map(|pressure| pressure.0.as_fd()).collect();
+        let files: Vec<BorrowedFd<'_>> = pressures.iter().map(|pressure| pressure.file.as_fd()).collect();
         let pressed = urgent(&files, self.opens.as_ref().map(Opens::as_fd), time);
         if let Some(opens) = &mut self.opens {
             opens.take();
@@ -407,8 +407,19 @@ fn moved(records: &[Record], processes: &HashMap<u32, u32>) -> HashMap<(u32, i32
 }
 
 /// A threshold of pressure (PSI) that the kernel itself watches.
+///
+/// Known limit of kernels since 6.4: a watch without CAP_SYS_RESOURCE begins with the waits of all the time before, and
+/// so is pressed in its first two windows whatever happens. So the waits are looked at, too.
 #[derive(Debug)]
-pub struct Pressure(File);
+pub struct Pressure {
+    file: File,
+    path: PathBuf,
+    who: String,
+    stall: Duration,
+    window: Duration,
+    /// Waits so far, us, at some moments of the last window, CLOCK_MONOTONIC, ns.
+    waits: VecDeque<(u64, u64)>,
+}
 
 impl Pressure {
     /// Of `cpu`, `io` or `memory`: pressed when `some` or `full` of the tasks have waited for `stall` within `window`
@@ -418,10 +429,35 @@ impl Pressure {
     /// If this kernel has no such file, or refuses the values.
     pub fn watch(of: &str, who: &str, stall: Duration, window: Duration) -> io::Result<Pressure> {
         let path = PathBuf::from("/proc/pressure").join(of);
-        let mut file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        let mut file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&path)?;
         file.write_all(format!("{who} {} {}\0", stall.as_micros(), window.as_micros()).as_bytes())?;
-        Ok(Pressure(file))
+        let mut made = Pressure { file, path, who: who.to_owned(), stall, window, waits: VecDeque::new() };
+        made.look();
+        Ok(made)
     }
+
+    /// Looks at the waits, to be called several times in a window; whether they have grown by the threshold in the last.
+    pub fn look(&mut self) -> bool {
+        let text = fs::read_to_string(&self.path).unwrap_or_default();
+        waits(&text, &self.who).is_some_and(|us| self.grown(monotonic_ns(), us))
+    }
+
+    fn grown(&mut self, now: u64, us: u64) -> bool {
+        self.waits.push_back((now, us));
+        let begin = now.saturating_sub(self.window.as_nanos() as u64);
+        // The last one before the window is where it begins.
+        while self.waits.get(1).is_some_and(|(at, _)| *at <= begin) {
+            self.waits.pop_front();
+        }
+        let before = self.waits.front().map_or(us, |(_, before)| *before);
+        u128::from(us.saturating_sub(before)) >= self.stall.as_micros()
+    }
+}
+
+/// The waits so far, us, in a file of pressure.
+fn waits(text: &str, who: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.split(' ').next() == Some(who))?;
+    line.rsplit_once("total=")?.1.trim().parse().ok()
 }
 
 /// A process that is armed.
@@ -491,6 +527,26 @@ mod tests {
     use iowhy_stack::units::Nanos;
 
     use super::*;
+
+    #[test]
+    fn pressure_is_what_the_waits_grew_by_in_the_window() {
+        let text = "some avg10=0.00 avg60=0.00 avg300=0.00 total=700\nfull avg10=0.00 total=30\n";
+        assert_eq!((waits(text, "some"), waits(text, "full"), waits("", "some")), (Some(700), Some(30), None));
+        let mut pressure = Pressure {
+            file: File::open("/dev/null").expect("it is there"),
+            path: PathBuf::new(),
+            who: "some".to_owned(),
+            stall: Duration::from_micros(600),
+            window: Duration::from_nanos(2000),
+            waits: VecDeque::new(),
+        };
+        // What was before is of no interest, and neither is what is older than the window.
+        for (at, us, pressed) in
+            [(0, 9000, false), (1000, 9500, false), (2000, 9600, true), (3000, 9650, false), (4000, 10_200, true)]
+        {
+            assert_eq!(pressure.grown(at, us), pressed, "{at}");
+        }
+    }
 
     #[test]
     fn positions_are_counted_back_by_the_calls_of_all_threads() {
