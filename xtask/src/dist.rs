@@ -2,8 +2,8 @@
 //! Fedora, a tarball, an image for containers, licences and bill of materials of all dependencies, checksums.
 //!
 //! Two builds of one commit are equal: times are those of the commit, paths are replaced, archives are sorted.
-//! `--binary=PATH` packs a binary that exists. `--wheel` builds nothing but the wheel for Python. `--twice` builds again elsewhere and compares; `--trial` installs the
-//! package in a fresh Debian and removes it; `--check` asks cargo whether the crates could be published, and installs
+//! `--binary=PATH` packs a binary that exists. `--wheel` builds nothing but the wheel for Python. `--twice` builds again
+//! elsewhere and compares; `--trial` installs the package in a fresh Debian and removes it; `--check` asks cargo whether the crates could be published, and installs
 //! the command from its folder.
 
 mod image;
@@ -255,7 +255,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         check()?;
     }
     if wants("--wheel") {
-        return crate::python::run(&["--wheel".to_owned()]);
+        return crate::python::wheel(&folder().join("wheel"));
     }
     let existing = existing.last().and_then(|word| word.strip_prefix("--binary=")).map(Path::new);
     let names = ship(&target_folder(), existing)?;

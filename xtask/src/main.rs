@@ -63,8 +63,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "python",
-        arguments: "[--wheel]",
-        about: "the module for Python: built, its types and tests; --wheel: built for pip, tried without Rust",
+        arguments: "",
+        about: "the module for Python: built, its types and its tests (`dist --wheel` builds it for pip)",
         run: python::run,
     },
     Command {

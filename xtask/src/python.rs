@@ -4,10 +4,10 @@
 //! The wheel is built with maturin against the C library of this machine: `--compatibility linux`, or, with zig from
 //! PyPI (`--zig`), for glibc 2.17 and later (manylinux2014).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::steps::{Steps, is_installed};
+use crate::steps::{Steps, is_installed, none};
 use crate::{Outcome, root, target_folder};
 
 /// Packages of the tests, besides maturin.
@@ -57,19 +57,24 @@ pub(crate) fn steps(steps: &mut Steps) {
 /// A program that a new wheel has to run.
 const TRIAL: &str = "import iowhy; print(iowhy.__version__, iowhy.run('dd if=big bs=64k count=9', 'sim:linux-6.18'))";
 
-/// The wheel in `dist` of the target folder, installed in a new environment that sees no Rust.
-pub(crate) fn wheel(steps: &mut Steps) {
-    if !environment(steps, &[PACKAGES[0], "ziglang"]) {
-        return;
+/// The wheel in the folder `out`, installed in a new environment that sees no Rust.
+pub(crate) fn wheel(out: &Path) -> Outcome {
+    let mut steps = Steps::default();
+    if environment(&mut steps, &[PACKAGES[0], "ziglang"]) {
+        make_wheel(&mut steps, out);
     }
-    let (out, clean) = (crate::dist::folder().join("wheel"), folder().join("clean"));
-    for old in [&out, &clean] {
+    steps.end()
+}
+
+fn make_wheel(steps: &mut Steps, out: &Path) {
+    let clean = folder().join("clean");
+    for old in [out, &clean] {
         // What is not there need not go.
         let _ = std::fs::remove_dir_all(old);
     }
     let mut build = here("maturin", &["build", "--quiet", "--locked", "--release", "--zig"]);
-    steps.run("wheel", build.args(["--compatibility", "manylinux2014", "--out"]).arg(&out));
-    let built = std::fs::read_dir(&out).into_iter().flatten().flatten().map(|entry| entry.path()).next();
+    steps.run("wheel", build.args(["--compatibility", "manylinux2014", "--out"]).arg(out));
+    let built = std::fs::read_dir(out).into_iter().flatten().flatten().map(|entry| entry.path()).next();
     let Some(wheel) = built else { return steps.fail("wheel", "none was built") };
     steps.run("wheel: a new environment", Command::new("python3").args(["-m", "venv"]).arg(&clean));
     let inside = |program: &str| {
@@ -81,13 +86,10 @@ pub(crate) fn wheel(steps: &mut Steps) {
     steps.run("wheel: used", inside("python").args(["-c", TRIAL]));
 }
 
-/// The command: `--wheel` builds it.
+/// The command.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
+    none(arguments)?;
     let mut all = Steps::default();
-    match arguments {
-        [] => steps(&mut all),
-        [only] if only == "--wheel" => wheel(&mut all),
-        _ => return Err("python takes --wheel, or nothing".to_owned()),
-    }
+    steps(&mut all);
     all.end()
 }

@@ -13,6 +13,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("sysbench", "sysbench"),
     ("strace", "strace"),
     ("python3", "python3"),
+    ("/usr/share/doc/python3-venv/copyright", "python3-venv"),
     ("dpkg-source", "dpkg-dev"),
     ("bonnie++", "bonnie++"),
     ("blkparse", "blktrace"),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use iowhy_lab::recording::armed::kept;
+use iowhy_lab::armed::kept;
 use iowhy_lab::recording::{self, RecordError, Request};
 use iowhy_lab::store::{self, Store, StoreError};
 use iowhy_lab::why::{self, Answer, Probe, json, text, trial};

@@ -1,6 +1,7 @@
 //! Everything between the simulator and its users: command lines as plans, incidents, conformance, and the reports of
 //! all of them as values, text or JSON. Nothing here prints, exits or reads the command line of the process.
 
+pub mod armed;
 pub mod bisect;
 pub mod complete;
 pub mod conform;

@@ -34,7 +34,7 @@ use crate::run::backend::{Making, Shared};
 use crate::run::metrics::Metrics;
 use crate::run::{self, Backend, Executed, Refusal, Request, RunRecord, RunRequest, Variant};
 
-/// What is to be priced.
+/// The job and the ways to be priced.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Words of `iowhy run`; the usual job without any.
@@ -61,7 +61,7 @@ pub struct Row {
     /// Throughput that is lost, percent, and its interval.
     pub throughput_pct: f64,
     pub ci_pct: [f64; 2],
-    /// What the 99th percentile gains, percent; nothing of commands.
+    /// Growth of the 99th percentile, percent; nothing of commands.
     pub p99_pct: Option<f64>,
 }
 
@@ -355,7 +355,7 @@ pub fn price(asked: &Asked, tell: &dyn Fn(&str)) -> Result<Prices, PriceError> {
         None => Path::new("/dev").join(Disk::below(&request.folder.path).name.unwrap_or_default()),
     };
     let (ways, mut not_run) = ways();
-    let Some(first) = request.variants.pop() else { return Err(PriceError::Nothing("there is no job")) };
+    let Some(first) = request.variants.pop() else { return Err(PriceError::Nothing("a job is missing")) };
     let ledger = Arc::new(OnceLock::from(ledger));
     let variant = |way: &Way| Variant {
         label: way.label(),
@@ -387,7 +387,7 @@ fn metric(metrics: &Metrics, name: &str) -> Option<f64> {
     metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value).filter(|value| *value > 0.0)
 }
 
-/// What one run was like: time for a call, or of the whole, its length, its events, its 99th percentile.
+/// Figures of one run: time for a call, or of the whole, its length, its events, its 99th percentile.
 #[derive(Copy, Clone, Debug, PartialEq)]
 struct Run {
     time: f64,

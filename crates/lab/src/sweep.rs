@@ -3,7 +3,7 @@
 //! A [`Grid`] (TOML) is the product of its lists. A [`Plan`] is a grid with the text of its job file, so that another
 //! machine needs nothing else, or a list of points; its hash names it. Points are cut into tasks of a thousand or more.
 //! A task is made by one thread, and becomes one Parquet file (`shard`) with the hash of the plan; `pool` makes the
-//! missing ones in a folder. What cannot be simulated is a row with its error, and the next call makes it again.
+//! missing ones in a folder. A point that cannot be simulated is a row with its error, and the next call makes it again.
 //!
 //! `${NAME}` in the job, a place or a disk is the value of an option, and in a job file, too.
 
@@ -314,7 +314,7 @@ impl Plan {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// What [`Plan::json`] wrote.
+    /// A plan that [`Plan::json`] wrote.
     ///
     /// # Errors
     /// If the text is of something else.
@@ -366,7 +366,7 @@ impl Plan {
         };
         let variant = request.variants.first().filter(|variant| !variant.backend.is_real());
         if variant.is_none() {
-            let text = format!("`{}` is no simulated place, and a sweep simulates", point.on);
+            let text = format!("`{}` is not simulated, and a sweep simulates", point.on);
             return Err(Problems { list: vec![Problem::error(text).help("on = [\"sim:linux-6.18\"]")] });
         }
         Ok(request)

@@ -24,7 +24,7 @@ use crate::run::{Job, Runs};
 use crate::shown::{page, plain, store_at, value};
 use crate::work;
 
-/// What a verb answers: the words it prints, its JSON, and the verdict in a word.
+/// The answer of a verb: the words it prints, its JSON, and the verdict in a word.
 #[pyclass(module = "iowhy", frozen)]
 pub(crate) struct Answer {
     title: String,

@@ -1,4 +1,4 @@
-//! What is kept: stores, traces, and the tables of models.
+//! Stores, traces, and the tables of models.
 
 use std::path::PathBuf;
 use std::sync::Arc;

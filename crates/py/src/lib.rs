@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! error     mistakes as one exception with the problems of the command line
-//! work      long work beside the interpreter: progress, Ctrl-C
+//! work      long work on another thread than the interpreter: progress, Ctrl-C
 //! shown     JSON as values, pages of notebooks
 //! table     rows as Arrow, without copies
 //! policy    read-ahead written in Python

@@ -165,7 +165,7 @@ impl Runs {
     }
 
     fn made(&self, nr: usize) -> PyResult<&Finished> {
-        self.executed.runs.get(nr).ok_or_else(|| PyIndexError::new_err(format!("there is no run {nr}")))
+        self.executed.runs.get(nr).ok_or_else(|| PyIndexError::new_err(format!("run {nr} does not exist")))
     }
 }
 
@@ -177,7 +177,7 @@ impl Runs {
         value(py, &report::json(&self.request, &self.executed.runs, &self.problems))
     }
 
-    /// What `iowhy run` prints.
+    /// The text that `iowhy run` prints.
     #[getter]
     fn text(&self) -> String {
         report::text(&self.request, &self.executed.runs, plain)

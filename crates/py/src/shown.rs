@@ -1,4 +1,4 @@
-//! What results have in common: JSON as values of Python, pages of notebooks, the store that is meant.
+//! Common parts of results: JSON as values of Python, pages of notebooks, the store that is meant.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
-//! Rows as Arrow's C interface has them (<https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>):
-//! pandas, polars, pyarrow and DuckDB take the memory itself.
+//! Rows as Arrow's C interface has them: pandas, polars, pyarrow and DuckDB take the memory itself.
+//!
+//! Source: <https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>
 //!
 //! Words are views of strings, which polars has as well, and up to twelve letters of one need no memory but the row's.
 

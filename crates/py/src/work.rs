@@ -1,5 +1,5 @@
 //! Long work on a thread of its own: the interpreter is free, its progress callback is called where the caller is, and
-//! Ctrl-C is heard every 50 ms.
+//! Ctrl-C is looked for every 50 ms.
 //!
 //! Work that changes nothing outside is left behind then, and ends at its next step; work on the running kernel hears
 //! the signal itself, and is waited for.
@@ -95,7 +95,7 @@ pub(crate) fn aside<T: Send + 'static>(
     }
 }
 
-/// What Python says after Ctrl-C.
+/// Python's exception after Ctrl-C.
 pub(crate) fn interrupted() -> PyErr {
     PyKeyboardInterrupt::new_err(())
 }

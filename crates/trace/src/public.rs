@@ -207,7 +207,7 @@ fn is_header(line: &[u8]) -> bool {
     line.iter().filter(|byte| **byte == b',').count() >= 3 && line.split(|byte| *byte == b',').all(named)
 }
 
-/// Reads a trace. Mistakes go into the problems; with any of them, there is no result.
+/// Reads a trace. Mistakes go into the problems; with any of them, the result is none.
 pub fn stream(
     path: &Path,
     source: &Source,

@@ -21,7 +21,7 @@ pub const NUMBER: &str = "number";
 
 /// Settings of the recording itself, which are not differences of what was recorded.
 pub const RECORDING: &str = "recording";
-/// Its events, what one costs whoever causes it, picoseconds, and its length, ns.
+/// Its events, what one costs the task that causes it, picoseconds, and its length, ns.
 pub const EVENTS: &str = "events";
 pub const EVENT_PS: &str = "event_ps";
 pub const LENGTH_NS: &str = "length_ns";
@@ -92,8 +92,8 @@ impl Settings {
         self.values.get(&(place.to_owned(), key.to_owned())).map(String::as_str)
     }
 
-    /// The price of the recording: the part of the time of those recorded that its events took, percent, and the cost of
-    /// an event, ns. An estimate; nothing of traces that do not say it.
+    /// The price of the recording: the part of the time of those recorded that its events took, percent, and the cost
+    /// of an event, ns. An estimate; nothing of traces that do not say it.
     pub fn price(&self) -> Option<[f64; 2]> {
         let number = |key| self.get(RECORDING, key)?.parse::<f64>().ok();
         let (events, ps, length) = (number(EVENTS)?, number(EVENT_PS)?, number(LENGTH_NS)?);

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use iowhy_lab::armed as stored;
 use iowhy_lab::recording::armed::{self, Arm, Caught};
 use iowhy_lab::recording::when::{When, duration, memory};
 use iowhy_lab::recording::{self, RecordError, Request};
@@ -44,7 +45,7 @@ pub(crate) struct Options {
 }
 
 /// Help of `trace arm`.
-pub(super) const HELP: &str = "Triggers, beside SIGUSR1, which always is one:\n  \
+pub(super) const HELP: &str = "Triggers, besides SIGUSR1, which always is one:\n  \
     p99>20ms          times of requests in the last second; p50 to p99.99\n  \
     psi io some>30%   pressure of io, memory or cpu, some or full, in 2 s\n  \
     stall 1s          a disk that completes nothing, a named task that sleeps\n  \
@@ -98,7 +99,7 @@ pub(super) fn arm(options: &Options, json: bool) -> anyhow::Result<Exit> {
             let problem = Problem::warning(format!("the rings held {held:.1} s only: newer events overwrote the rest"));
             output::report(problem.help("a larger --memory, a lower --level, or only some processes and devices"));
         }
-        let (run, file) = match armed::keep(&store, &caught, &words) {
+        let (run, file) = match stored::keep(&store, &caught, &words) {
             Ok(run) => (Some(run.0), None),
             Err(error) => match rescue(&caught.captured.trace) {
                 Ok(path) => {

@@ -33,7 +33,7 @@ pub(crate) struct Options {
 
 /// Help of `trace price`.
 pub(super) const HELP: &str = "Ways: tracefs armed and recording, and blktrace, bpftrace's biosnoop and perf\n\
-    trace where they are installed; each in blocks of random order beside the job\nwithout.\n\n  \
+    trace where they are installed; each in blocks of random order with the job\nalone.\n\n  \
     iowhy trace price --runs 10\n  \
     iowhy trace price --level light -- dd if=big of=/dev/null bs=64k";
 

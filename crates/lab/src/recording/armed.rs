@@ -12,24 +12,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use iowhy_live::capture::flight::{Flight, Pressure};
 use iowhy_live::capture::{Ask, CaptureError, Captured, monotonic_ns};
 use iowhy_live::ledger::Ledger;
-use iowhy_live::machine::{Disk, Machine};
 use iowhy_live::signal;
-use iowhy_stack::trace::{Dev, Record, Seen, Trace};
+use iowhy_stack::trace::{Dev, Record, Seen};
 use iowhy_text::quantity;
-use serde_json::json;
 
 use super::circumstances::Watch;
 use super::targets::{self, Targets};
 use super::when::When;
 use super::{Named, RecordError, Request, ask, files, of_files};
-use crate::run::record;
-use crate::store::{self, Kind, NewRun, RunId, Store, StoreError};
 
 /// A flight recorder.
 #[derive(Clone, Debug)]
@@ -68,7 +63,7 @@ const LONGEST: u64 = 10_000_000_000;
 /// Counters of the machine are kept from this many moments in what a recording keeps.
 const MOMENTS: u32 = 8;
 
-/// What has been seen of the triggers.
+/// The triggers, and the state of each.
 struct Triggers<'a> {
     when: &'a [When],
     /// Times of requests: when each ended, and its time, ns.
@@ -233,7 +228,7 @@ impl Moments {
     }
 }
 
-/// Arms, and hands over what is caught until `caught` says that it is enough, a signal asks for the end, the targets have
+/// Arms, and hands over recordings until `caught` says that it is enough, a signal asks for the end, the targets have
 /// ended, or it is the last recording; `armed` is called once all is ready. Yields the number of recordings.
 ///
 /// # Errors
@@ -313,47 +308,6 @@ pub fn arm(arm: &Arm, armed: &mut dyn FnMut(), caught: &mut dyn FnMut(Caught) ->
         }
     }
     Ok(number)
-}
-
-/// Puts a recording into the store, as a run without a job.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn keep(store: &Store, caught: &Caught, words: &[String]) -> Result<RunId, StoreError> {
-    let captured = &caught.captured;
-    let trace = &captured.trace;
-    let settings = iowhy_trace::settings::Settings::of(trace);
-    let node = settings.get("recording", "disk").map(|disk| Path::new("/dev").join(disk));
-    let disk = node.map_or_else(Disk::default, |node| Disk::below(&node));
-    let length_ns = u64::try_from(captured.length.as_nanos()).unwrap_or(u64::MAX);
-    let mut described = super::json(captured);
-    described["trigger"] = json!(caught.trigger);
-    store.record(&NewRun {
-        label: "armed".to_owned(),
-        job: words.join(" "),
-        started_ns: trace.started_ns,
-        finished_ns: trace.started_ns.saturating_add(length_ns),
-        seed: trace.started_ns,
-        layers: Some(json!({ store::TRACE: described })),
-        metrics: vec![("length_s".to_owned(), captured.length.as_secs_f64())],
-        files: vec![store.keep_trace(trace)?],
-        ..record::of_machine(&Machine::read(), &disk)
-    })
-}
-
-/// The recording that is kept as the events of a run of this name: an id, or a label or tag, of which the
-/// last run counts.
-///
-/// # Errors
-/// If the store cannot be read, has no such run, or no recording of it.
-pub fn kept(store: &Store, name: &str) -> Result<Trace, StoreError> {
-    let mut runs = store.find(name)?;
-    let run = runs.pop();
-    let file = run.iter().filter(|run| run.holds_trace()).flat_map(|run| &run.files);
-    match file.into_iter().find(|file| file.kind == Kind::Events) {
-        Some(file) => store.trace(&file.hash),
-        None => Err(StoreError::NoTrace { name: name.to_owned() }),
-    }
 }
 
 #[cfg(test)]

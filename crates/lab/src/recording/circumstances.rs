@@ -232,7 +232,7 @@ impl Watch {
             let told = hidden.with_build(&machine.kernel_version.unwrap_or_default());
             set("machine", "stable", &told.level.map(|_| told.to_string()).unwrap_or_default());
         }
-        // Its price, whoever reads it.
+        // Its price, for later.
         for (key, value) in [
             (settings::EVENTS, captured.cost.events),
             (settings::EVENT_PS, captured.cost.event_ps),
@@ -271,27 +271,27 @@ impl Watch {
         if let (Some(before), Some(after), Some(own)) = (self.cpu, busy_ns(), own.filter(|_| first != 0)) {
             count("others_cpu_ns", after.saturating_sub(before).saturating_sub(own));
         }
-        if let Some((usage, exit)) = usage {
-            let [begin, finish] = usage.monotonic_ns.map(|at| captured.at(at).0);
-            lines.push((
-                "iowhy:command",
-                format!(
-                    "begin_ns={begin} end_ns={finish} exit={} user_ns={} system_ns={} minor_faults={} major_faults={} \
-                     read_bytes={} written_bytes={} sleeps={} preemptions={}",
-                    exit.unwrap_or(-1),
-                    usage.user_ns,
-                    usage.system_ns,
-                    usage.minor_faults,
-                    usage.major_faults,
-                    usage.read_bytes,
-                    usage.written_bytes,
-                    usage.switches[0],
-                    usage.switches[1],
-                ),
-            ));
-        }
+        lines.extend(usage.map(|(usage, exit)| ("iowhy:command", ended(captured, usage, exit))));
         captured.trace.records.extend(lines.into_iter().map(|(name, fields)| note(end, name, fields)));
     }
+}
+
+/// A command that ended, as a line of a trace.
+fn ended(captured: &Captured, usage: &Usage, exit: Option<i32>) -> String {
+    let [begin, finish] = usage.monotonic_ns.map(|at| captured.at(at).0);
+    format!(
+        "begin_ns={begin} end_ns={finish} exit={} user_ns={} system_ns={} minor_faults={} major_faults={} \
+         read_bytes={} written_bytes={} sleeps={} preemptions={}",
+        exit.unwrap_or(-1),
+        usage.user_ns,
+        usage.system_ns,
+        usage.minor_faults,
+        usage.major_faults,
+        usage.read_bytes,
+        usage.written_bytes,
+        usage.switches[0],
+        usage.switches[1],
+    )
 }
 
 /// Queues of the disks that had requests, most first, and the file systems on them.

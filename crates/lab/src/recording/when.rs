@@ -1,4 +1,4 @@
-//! What a flight recorder waits for, as it is typed.
+//! Triggers of a flight recorder, as they are typed.
 //!
 //! ```text
 //! p99>20ms          a quantile of the times of requests (p50 to p99.99), of the last second, or of as many requests as

@@ -4,7 +4,7 @@
 //! DIR/plan.json             the plan; a folder of another one is refused
 //! DIR/task-NUMBER.parquet   a task that was made
 //! ```
-//! Files come into being whole. What is there is not made again, unless it has points without a result.
+//! Files come into being whole. One that exists is not made again, unless it has points without a result.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use super::{Plan, Row, shard};
 pub enum SweepError {
     #[error("`{}` holds another sweep: take another folder, or remove it", .0.display())]
     Other(PathBuf),
-    #[error("`{}` is no folder of a sweep, and not empty", .0.display())]
+    #[error("`{}` is not empty, and not a folder of a sweep", .0.display())]
     Foreign(PathBuf),
     #[error("cannot use `{}`: {source}", path.display())]
     Folder { path: PathBuf, source: std::io::Error },
@@ -33,7 +33,7 @@ pub enum SweepError {
     Threads(#[from] rayon::ThreadPoolBuildError),
 }
 
-/// What a call has done.
+/// The work of a call.
 #[derive(Debug, Default)]
 pub struct Swept {
     /// Tasks of this part.
@@ -122,7 +122,7 @@ pub fn run(
 /// All points, in their order, without a folder.
 ///
 /// # Errors
-/// If there are no threads.
+/// If threads cannot be started.
 pub fn made(plan: &Plan, threads: usize, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<Row>, SweepError> {
     let done = AtomicUsize::new(0);
     let step = || progress(done.fetch_add(1, Ordering::Relaxed) as u64 + 1, plan.points() as u64);

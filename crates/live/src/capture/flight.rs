@@ -365,7 +365,7 @@ impl Flight {
     }
 }
 
-/// What calls did to a descriptor.
+/// The effect of calls on a descriptor.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Moved {
     /// It was opened.
@@ -374,7 +374,7 @@ enum Moved {
     By(u64),
 }
 
-/// What the calls in these records did to the descriptors of each process.
+/// The effect of these records' calls on the descriptors of each process.
 fn moved(records: &[Record], processes: &HashMap<u32, u32>) -> HashMap<(u32, i32), Moved> {
     let mut all = HashMap::new();
     let mut calling: HashMap<u32, i32> = HashMap::new();

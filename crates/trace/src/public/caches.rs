@@ -67,7 +67,7 @@ pub struct Misses {
 }
 
 impl Uses {
-    /// The misses of a cache of so many bytes; nothing for a policy that knows pages alone, on objects.
+    /// The misses of a cache of `cache_bytes`; nothing for a policy that knows pages alone, on objects.
     pub fn misses(&self, policy: Policy, cache_bytes: u64) -> Option<Misses> {
         if !self.bytes.is_empty() || self.ids.is_empty() {
             let Policy::Plain(entry) = policy else { return None };

@@ -47,7 +47,7 @@ impl Part {
     }
 }
 
-/// What is known of a unit.
+/// Figures of a unit.
 struct Known {
     id: u32,
     last: Nanos,

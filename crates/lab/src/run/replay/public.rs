@@ -7,7 +7,8 @@
 //!          without them, one at a time on each volume and without pauses, since the trace tells no dependence
 //! places   volumes lie one behind another on the device; keys of caches have places of their own (`places`)
 //! ```
-//! Known limits: a closed replay keeps the depth, not which request another waited for; a job has at most 2^25 requests.
+//! Known limits: a closed replay keeps the depth, not which request another waited for; a job has at most 2^25
+//! requests.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
