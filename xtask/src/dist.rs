@@ -2,9 +2,9 @@
 //! Fedora, a tarball, an image for containers, licences and bill of materials of all dependencies, checksums.
 //!
 //! Two builds of one commit are equal: times are those of the commit, paths are replaced, archives are sorted.
-//! `--binary=PATH` packs a binary that exists. `--wheel` builds nothing but the wheel for Python. `--twice` builds again
-//! elsewhere and compares; `--trial` installs the package in a fresh Debian and removes it; `--check` asks cargo whether the crates could be published, and installs
-//! the command from its folder.
+//! `--binary=PATH` packs a binary that exists. `--wheel` builds only the wheel for Python. `--twice` builds again
+//! elsewhere and compares; `--trial` installs the package in a fresh Debian and removes it; `--check` asks cargo
+//! whether the crates could be published, and installs the command from its folder.
 
 mod image;
 mod materials;

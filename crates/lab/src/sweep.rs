@@ -3,7 +3,7 @@
 //! A [`Grid`] (TOML) is the product of its lists. A [`Plan`] is a grid with the text of its job file, so that another
 //! machine needs nothing else, or a list of points; its hash names it. Points are cut into tasks of a thousand or more.
 //! A task is made by one thread, and becomes one Parquet file (`shard`) with the hash of the plan; `pool` makes the
-//! missing ones in a folder. A point that cannot be simulated is a row with its error, and the next call makes it again.
+//! missing ones in a folder. A point that cannot be simulated is a row with its error; the next call makes it again.
 //!
 //! `${NAME}` in the job, a place or a disk is the value of an option, and in a job file, too.
 

@@ -436,7 +436,7 @@ impl Pressure {
         Ok(made)
     }
 
-    /// Looks at the waits, to be called several times in a window; whether they have grown by the threshold in the last.
+    /// Looks at the waits, several times in a window. Whether they have grown by the threshold in the last.
     pub fn look(&mut self) -> bool {
         let text = fs::read_to_string(&self.path).unwrap_or_default();
         waits(&text, &self.who).is_some_and(|us| self.grown(monotonic_ns(), us))
