@@ -456,7 +456,7 @@ mod tests {
             ("linux-6.18", "linux-6.81", "unknown kernel"),
             ("nvme", "nvmee", "nearest: nvme"),
             ("\"8k\"", "\"8q\"", "8q"),
-            ("sim:linux-6.18", "live", "no simulated place"),
+            ("sim:linux-6.18", "live", "is not simulated"),
             ("seeds = 3", "seeds = \"x\"", "`seeds` is a number"),
             ("seeds = 3", "sedes = 3", "sweep.toml:4:1"),
         ] {

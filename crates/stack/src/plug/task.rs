@@ -120,7 +120,7 @@ pub(super) const ENTRY_6_13: Entry<Build> = Entry {
     name: "task-6.13",
     summary: "as task-5.16, but its requests leave as they came, the first one's size counts, and it alone is joined",
     origin: ORIGIN,
-    options: &options(32, 128, PlugOrder::Arrival, PlugJoin::Newest),
+    options: &options(32, 128, PlugOrder::Arrival, PlugJoin::Oldest),
     conformance: CONFORMANCE,
     build: |options| batched(options, true),
 };
