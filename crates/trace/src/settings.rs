@@ -225,16 +225,16 @@ mod tests {
     #[test]
     fn the_price_is_the_events_against_the_time() {
         let mut trace = Trace::default();
-        let mut note = |name: &str, fields: &str| {
+        let note = |trace: &mut Trace, name: &str, fields: &str| {
             let seen = Seen::Other { name: name.to_owned(), fields: fields.to_owned() };
             trace.records.push(iowhy_stack::trace::Record { at: Nanos(0), cpu: 0, pid: 1, seen });
         };
         for (key, value) in [(EVENTS, 1000), (EVENT_PS, 200_000), (LENGTH_NS, 10_000_000)] {
-            note("iowhy:setting", &format!("of=recording key={key} value={value}"));
+            note(&mut trace, "iowhy:setting", &format!("of=recording key={key} value={value}"));
         }
         assert_eq!(Settings::of(&trace).price(), Some([2.0, 200.0]));
         // Two processors that are busy all the time.
-        note("iowhy:command", "begin_ns=0 end_ns=10000000 exit=0 user_ns=12000000 system_ns=8000000");
+        note(&mut trace, "iowhy:command", "begin_ns=0 end_ns=10000000 exit=0 user_ns=12000000 system_ns=8000000");
         assert_eq!(Settings::of(&trace).price(), Some([1.0, 200.0]));
         assert_eq!(Settings::of(&Trace::default()).price(), None);
     }

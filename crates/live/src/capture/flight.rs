@@ -102,7 +102,7 @@ impl Flight {
         let devices_bytes = memory - tasks_bytes;
         // Watched, the rings only have to last from one look to the next.
         let in_rings = if watch { devices_bytes / 4 } else { devices_bytes };
-        let kib = |bytes: u64| u32::try_from(bytes / cpus >> 10).unwrap_or(u32::MAX).clamp(16, 1 << 20);
+        let kib = |bytes: u64| u32::try_from((bytes / cpus) >> 10).unwrap_or(u32::MAX).clamp(16, 1 << 20);
         let mut prepared = Prepared::make(ask, ledger, [kib(tasks_bytes), kib(in_rings)])?;
         prepared.tasks.overwrite()?;
         prepared.devices.overwrite()?;
