@@ -19,7 +19,7 @@ use crate::fields::field;
 /// The key of a device's number, `MAJOR:MINOR`.
 pub const NUMBER: &str = "number";
 
-/// Settings of the recording itself, which are not differences of what was recorded.
+/// The place of settings of the recording itself: its disk, and the price, which are not differences of the workload.
 pub const RECORDING: &str = "recording";
 /// Its events, what one costs the task that causes it, picoseconds, and its length, ns.
 pub const EVENTS: &str = "events";
@@ -199,7 +199,8 @@ impl Settings {
             }
         }
         let of_itself = |name: &str| name.ends_with(" loop.backing_file") || name.ends_with(&format!(" {NUMBER}"));
-        found.retain(|(name, _)| !of_itself(name) && !name.starts_with("recording "));
+        let own = ["disk", EVENTS, EVENT_PS, LENGTH_NS].map(|key| format!("{RECORDING} {key}"));
+        found.retain(|(name, _)| !of_itself(name) && !own.contains(name));
         found
     }
 }
