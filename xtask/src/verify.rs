@@ -90,8 +90,8 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     Steps::build("tests: build", cargo().args(["test", "--workspace", "--locked", "--no-run"]));
     let tests = ["test", "--workspace", "--locked", "--no-fail-fast", "--", "--skip", ALONE];
     steps.run("tests", cargo().args(tests));
-    // Of the whole workspace: of one package alone, others would be built again with fewer features.
-    let alone = ["test", "--workspace", "--locked", "--test", "command", "--", "--exact", ALONE];
+    // All programs of the workspace: for fewer, libraries would be built again with fewer features.
+    let alone = ["test", "--workspace", "--locked", "--", "--exact", ALONE];
     steps.run("the test that needs the processors for itself", cargo().args(alone));
     let undecided = std::fs::read_to_string(&notes).unwrap_or_default();
     eprintln!("xtask: {} tests not decided\n{undecided}", undecided.lines().count());
