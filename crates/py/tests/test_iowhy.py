@@ -127,6 +127,8 @@ def test_control_c_stops_a_long_run_and_other_threads_go_on() -> None:
 
     other = threading.Thread(target=count)
     other.start()
+    # Jobs of a shell in the background ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -134,6 +136,7 @@ def test_control_c_stops_a_long_run_and_other_threads_go_on() -> None:
     finally:
         ended.set()
         other.join()
+        signal.signal(signal.SIGINT, before)
     assert ticks > 20
 
 
