@@ -77,12 +77,14 @@ impl Steps {
     }
 }
 
-/// Runs a step and says how long it took; what went wrong.
+/// Runs a step and says how long it took and how much of the disk is left, as a full one fails in many ways; what went
+/// wrong.
 fn timed(name: &str, command: &mut Command, patience: Duration) -> Outcome {
     eprintln!("xtask: {name}");
     let started = Instant::now();
     let ended = command.spawn().and_then(|child| wait(child, patience));
-    eprintln!("xtask: {name}: {:.0} s", started.elapsed().as_secs_f64());
+    let left = rustix::fs::statvfs(crate::root()).map_or(0, |disk| (disk.f_bavail * disk.f_frsize) >> 20);
+    eprintln!("xtask: {name}: {:.0} s, {left} MiB left on the disk", started.elapsed().as_secs_f64());
     match ended {
         Ok(Some(status)) if status.success() => Ok(()),
         Ok(Some(status)) => Err(status.to_string()),

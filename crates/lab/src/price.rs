@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 
 use crate::run::backend::{Making, Shared};
 use crate::run::metrics::Metrics;
-use crate::run::{self, Backend, Executed, Refusal, Request, RunRecord, RunRequest, Variant};
+use crate::run::{self, Backend, Executed, Refusal, RunRecord, RunRequest, Variant};
 
 /// The job and the ways to be priced.
 #[derive(Clone, Debug)]
@@ -334,11 +334,7 @@ fn request(asked: &Asked, disk: Option<&Path>) -> Result<Box<RunRequest>, PriceE
         words.push("--".to_owned());
         words.extend(asked.command.iter().cloned());
     }
-    let mut problems = Problems::default();
-    match run::resolve(&words, &run::here(), &mut problems) {
-        Some(Request::Run(request)) if !problems.any_error() => Ok(request),
-        _ => Err(PriceError::Words(problems)),
-    }
+    run::asked(&words, &run::here()).map_err(PriceError::Words)
 }
 
 /// Measures the prices.

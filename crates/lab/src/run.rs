@@ -57,7 +57,7 @@ use options::{Opt, Values};
 pub use own::OwnCommand;
 use own_report::Export;
 use program::Program;
-pub use resolve::{files_for_guest, here, load, plan, resolve};
+pub use resolve::{asked, files_for_guest, here, load, plan, resolve};
 pub use words::{command, help};
 
 /// Every kind of places; a word behind `--on` is of the first that knows it.

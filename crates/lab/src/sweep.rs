@@ -17,7 +17,7 @@ use iowhy_text::diagnose::{Problem, Problems, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::run::backend::{Making, Shared};
-use crate::run::{self, Request, RunRequest, metrics};
+use crate::run::{self, RunRequest, metrics};
 
 /// Points of a task, at most, unless the grid has another number.
 const TASK: usize = 1000;
@@ -350,7 +350,6 @@ impl Plan {
 
     /// The request of a point.
     fn resolved(&self, point: &Point) -> Result<Box<RunRequest>, Problems> {
-        let mut problems = Problems::default();
         let load = |name: &str| match &self.text {
             Some(text) if self.job[0] == name => Ok(text.clone()),
             _ => run::load(name),
@@ -360,10 +359,7 @@ impl Plan {
         let mut words: Vec<String> = self.job.iter().map(|word| filled(word, &point.options)).collect();
         words.push(format!("--on={}", filled(&point.on, &point.options)));
         words.extend(point.disk.iter().map(|disk| format!("--disk={}", filled(disk, &point.options))));
-        let request = match run::resolve(&words, &world, &mut problems) {
-            Some(Request::Run(request)) if !problems.any_error() => request,
-            _ => return Err(problems),
-        };
+        let request = run::asked(&words, &world)?;
         let variant = request.variants.first().filter(|variant| !variant.backend.is_real());
         if variant.is_none() {
             let text = format!("`{}` is not simulated, and a sweep simulates", point.on);

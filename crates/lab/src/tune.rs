@@ -32,7 +32,7 @@ use iowhy_text::diagnose::Problems;
 use crate::recording::RecordError;
 use crate::run::backend::{Making, Shared};
 use crate::run::metrics::Metrics;
-use crate::run::{self, Backend, Executed, Refusal, Request, RunRecord, RunRequest};
+use crate::run::{self, Backend, Executed, Refusal, RunRecord, RunRequest};
 use crate::twin::{Agreement, Combination};
 use crate::why::trial::make_cold;
 pub use keep::Keep;
@@ -305,11 +305,7 @@ fn request(asked: &Asked, ons: &[String], runs: u32) -> Result<Box<RunRequest>, 
         words.push("--".to_owned());
         words.extend(asked.command.iter().cloned());
     }
-    let mut problems = Problems::default();
-    match run::resolve(&words, &run::here(), &mut problems) {
-        Some(Request::Run(request)) if !problems.any_error() => Ok(request),
-        _ => Err(TuneError::Words(problems)),
-    }
+    run::asked(&words, &run::here()).map_err(TuneError::Words)
 }
 
 /// Runs of a command with its files out of the cache.

@@ -528,11 +528,7 @@ fn what_cannot_be_written_is_told_and_leaves_the_store_whole() {
 
 fn request(line: &str) -> RunRequest {
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    let mut problems = Problems::default();
-    match run::resolve(&words, &World::empty(), &mut problems) {
-        Some(Request::Run(request)) => *request,
-        _ => panic!("{line}: {}", problems.render()),
-    }
+    *run::asked(&words, &World::empty()).unwrap_or_else(|problems| panic!("{line}: {}", problems.render()))
 }
 
 /// Every event of a run, gathered.

@@ -94,6 +94,12 @@ pub enum Writing {
 }
 
 impl Format {
+    /// The form of a public trace, which is read record by record.
+    const fn public(source: &'static Source, summary: &'static str, detect: fn(&str, &[u8]) -> bool) -> Format {
+        let (read, write) = (Reading::Stream(source), Writing::Never);
+        Format { name: source.name, summary, extensions: &[], detect, read, write }
+    }
+
     /// Whether such files can be read.
     pub fn is_read(&self) -> bool {
         !matches!(self.read, Reading::Never)

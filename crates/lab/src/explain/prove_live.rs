@@ -37,7 +37,7 @@ use crate::modelled_disk;
 use crate::on_kernel::Live;
 use crate::run::live::OnKernel;
 use crate::run::own_disk::on_disk;
-use crate::run::{self, Experiment, Request, Shape};
+use crate::run::{self, Experiment, Shape};
 use iowhy_fio::World;
 use iowhy_text::diagnose::Problems;
 use iowhy_why::delta::Delta;
@@ -57,9 +57,7 @@ impl Recipe {
         }
         let load = |name: &str| std::fs::read_to_string(self.folder.join(name)).map_err(|error| error.to_string());
         let world = World { load: &load, variable: &|name| std::env::var(name).ok(), ..World::empty() };
-        let mut problems = Problems::default();
-        let request = run::resolve(&words, &world, &mut problems).filter(|_| !problems.any_error());
-        let Some(Request::Run(request)) = request else { return Err(problems.render().trim().to_owned()) };
+        let request = run::asked(&words, &world).map_err(|problems| problems.render().trim().to_owned())?;
         let variant = request.variants.first();
         let Some((variant, of)) = variant.and_then(|variant| Some((variant, variant.backend::<OnKernel>()?))) else {
             return Err("another program makes these runs".to_owned());

@@ -29,11 +29,10 @@ use iowhy_stack::rng::Rng;
 use super::file::Figure;
 use super::{IncidentResult, RowResult};
 use crate::on_kernel;
-use crate::run::{self, Experiment, Keep, Request, RunRequest};
+use crate::run::{self, Experiment, Keep, RunRequest};
 use ground::Grounds;
 use iowhy_fio::World;
 use iowhy_stats::bootstrap;
-use iowhy_text::diagnose::Problems;
 
 /// Where a side runs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -283,21 +282,17 @@ impl LiveResult {
 /// A run request of a side, with one run. Memory disks have to be there already.
 fn request(side: &Side, grounds: &Grounds) -> Result<RunRequest, String> {
     let words = words(side, grounds)?;
-    let mut problems = Problems::default();
-    let request = match run::resolve(&words, &World::empty(), &mut problems) {
-        Some(Request::Run(request)) if !problems.any_error() => *request,
-        _ => {
-            let messages: Vec<&str> = problems.list.iter().map(|problem| problem.message.as_str()).collect();
-            return Err(messages.join("; "));
-        }
-    };
+    let request = run::asked(&words, &World::empty()).map_err(|problems| {
+        let messages: Vec<&str> = problems.list.iter().map(|problem| problem.message.as_str()).collect();
+        messages.join("; ")
+    })?;
     let keep = side.trace.then(|| Keep {
         directory: std::path::PathBuf::new(),
         asked: false,
         trace: Some(Level::default()),
         blind: false,
     });
-    Ok(RunRequest { keep, ..request })
+    Ok(RunRequest { keep, ..*request })
 }
 
 /// The words behind `iowhy run`.

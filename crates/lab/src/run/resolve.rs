@@ -130,6 +130,21 @@ fn own_commands(line: &Line, world: &World<'_>, problems: &mut Problems) -> Opti
     if problems.any_error() { None } else { Some(Request::Run(Box::new(request))) }
 }
 
+/// The runs that these words ask for.
+///
+/// # Errors
+/// All mistakes, and an error if the words ask for help.
+pub fn asked(words: &[String], world: &World<'_>) -> Result<Box<RunRequest>, Problems> {
+    let mut problems = Problems::default();
+    match resolve(words, world, &mut problems) {
+        Some(Request::Run(request)) if !problems.any_error() => Ok(request),
+        Some(Request::Help(_)) => Err(Problems { list: vec![Problem::error(NO_RUN)] }),
+        _ => Err(problems),
+    }
+}
+
+const NO_RUN: &str = "`--help` describes no run";
+
 /// The request as yet without places.
 fn request(line: &Line, world: &World<'_>, problems: &mut Problems) -> RunRequest {
     let folder = match line.dir.first() {
@@ -293,7 +308,7 @@ pub fn plan(words: &[String], problems: &mut Problems) -> Option<(Plan, Shape)> 
     let run = match request {
         Some(Request::Run(run)) => run,
         Some(Request::Help(_)) => {
-            problems.push(Problem::error("`--help` describes no run"));
+            problems.push(Problem::error(NO_RUN));
             return None;
         }
         None => return None,

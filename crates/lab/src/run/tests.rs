@@ -227,9 +227,7 @@ fn every_built_in_runs_on_old_and_new_kernels() {
     ] {
         for on in ["sim:linux-2.4.25", "sim:linux-3.2.0", "sim:linux-6.18"] {
             let line = format!("{job} --on {on} --repeat 2");
-            let Some(Request::Run(run)) = resolve(&words(&line), &World::empty(), &mut Problems::default()) else {
-                panic!("{line} is refused");
-            };
+            let run = request(&line);
             let executed = execute(&run, &|_, _| {});
             assert!(executed.refused.is_empty(), "{job} on {on}: {:?}", executed.refused);
             let runs = executed.runs;
@@ -396,9 +394,7 @@ fn positions_are_the_same_in_each_run_where_fio_says_so() {
 #[test]
 fn runs_of_several_places_are_made_in_blocks_of_random_order() {
     let line = "dd of=a count=1 --on sim:linux-4.4 --on sim:linux-6.1 --on sim:linux-6.18 --repeat 20 --label x";
-    let Some(Request::Run(run)) = resolve(&words(line), &World::empty(), &mut Problems::default()) else {
-        panic!("{line} is refused");
-    };
+    let run = request(line);
     let order = run.experiment().schedule();
     assert_eq!(order, run.experiment().schedule());
     let blocks: Vec<Vec<usize>> =
@@ -487,11 +483,7 @@ fn programs_are_told_what_they_can_be_told() {
 }
 
 fn request(line: &str) -> RunRequest {
-    let mut problems = Problems::default();
-    match resolve(&words(line), &World::empty(), &mut problems) {
-        Some(Request::Run(run)) => *run,
-        other => panic!("{line} is {other:?}: {}", problems.render()),
-    }
+    *asked(&words(line), &World::empty()).unwrap_or_else(|problems| panic!("{line}: {}", problems.render()))
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 use iowhy_stack::units::Nanos;
 
-use super::{Format, Reading, Writing};
+use super::Format;
 use crate::public::{Access, Epoch, Fields, Layout, Purpose, Seen, Source, Wrong};
 
 const SOURCE: Source = Source {
@@ -20,14 +20,7 @@ const SOURCE: Source = Source {
 };
 
 /// The form.
-pub const FORMAT: Format = Format {
-    name: SOURCE.name,
-    summary: "CSV of Alibaba's block traces",
-    extensions: &[],
-    detect: |_, bytes| SOURCE.fits(bytes),
-    read: Reading::Stream(&SOURCE),
-    write: Writing::Never,
-};
+pub const FORMAT: Format = Format::public(&SOURCE, "CSV of Alibaba's block traces", |_, bytes| SOURCE.fits(bytes));
 
 fn line(line: &[u8], _: &mut Seen) -> Result<Option<Access>, Wrong> {
     let mut fields = Fields::of(line);

@@ -13,7 +13,7 @@
 
 use iowhy_stack::units::Nanos;
 
-use super::{Format, Reading, Writing};
+use super::Format;
 use crate::public::{Access, Epoch, Fields, Layout, Purpose, Seen, Source, Wrong, decimal};
 
 const SOURCE: Source = Source {
@@ -25,14 +25,9 @@ const SOURCE: Source = Source {
 };
 
 /// The form.
-pub const FORMAT: Format = Format {
-    name: SOURCE.name,
-    summary: "disk events of Windows as text, SNIA",
-    extensions: &[],
-    detect: |_, bytes| SOURCE.fits(bytes) || bytes.starts_with(b"BeginHeader"),
-    read: Reading::Stream(&SOURCE),
-    write: Writing::Never,
-};
+pub const FORMAT: Format = Format::public(&SOURCE, "disk events of Windows as text, SNIA", |_, bytes| {
+    SOURCE.fits(bytes) || bytes.starts_with(b"BeginHeader")
+});
 
 fn line(line: &[u8], _: &mut Seen) -> Result<Option<Access>, Wrong> {
     let mut fields = Fields::of(line);

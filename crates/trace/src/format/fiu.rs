@@ -11,21 +11,15 @@
 use iowhy_stack::trace::Dev;
 use iowhy_stack::units::{Nanos, SECTOR_BYTES};
 
-use super::{Format, Reading, Writing};
+use super::Format;
 use crate::public::{Access, Epoch, Layout, Purpose, Seen, Source, Wrong, decimal};
 
 const SOURCE: Source =
     Source { name: "fiu", objects: false, resolution: Nanos(1), epoch: Epoch::Unknown, layout: Layout::Lines(line) };
 
 /// The form.
-pub const FORMAT: Format = Format {
-    name: SOURCE.name,
-    summary: "SRCMap and I/O Deduplication of FIU, SNIA",
-    extensions: &[],
-    detect: |_, bytes| SOURCE.fits(bytes),
-    read: Reading::Stream(&SOURCE),
-    write: Writing::Never,
-};
+pub const FORMAT: Format =
+    Format::public(&SOURCE, "SRCMap and I/O Deduplication of FIU, SNIA", |_, bytes| SOURCE.fits(bytes));
 
 /// Words of a line that are looked at: a name of many words is none.
 const WORDS: usize = 24;

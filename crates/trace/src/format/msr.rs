@@ -10,7 +10,7 @@
 
 use iowhy_stack::units::Nanos;
 
-use super::{Format, Reading, Writing};
+use super::Format;
 use crate::public::{Access, Epoch, Fields, Layout, Purpose, Seen, Source, Wrong};
 
 /// Nanoseconds of a tick.
@@ -25,14 +25,7 @@ const SOURCE: Source = Source {
 };
 
 /// The form.
-pub const FORMAT: Format = Format {
-    name: SOURCE.name,
-    summary: "CSV of MSR Cambridge, SNIA",
-    extensions: &[],
-    detect: |_, bytes| SOURCE.fits(bytes),
-    read: Reading::Stream(&SOURCE),
-    write: Writing::Never,
-};
+pub const FORMAT: Format = Format::public(&SOURCE, "CSV of MSR Cambridge, SNIA", |_, bytes| SOURCE.fits(bytes));
 
 fn line(line: &[u8], seen: &mut Seen) -> Result<Option<Access>, Wrong> {
     let mut fields = Fields::of(line);

@@ -10,7 +10,7 @@
 
 use iowhy_stack::units::Nanos;
 
-use super::{Format, Reading, Writing};
+use super::Format;
 use crate::public::{Access, Epoch, Layout, Purpose, Source};
 
 const SOURCE: Source = Source {
@@ -22,14 +22,8 @@ const SOURCE: Source = Source {
 };
 
 /// The form.
-pub const FORMAT: Format = Format {
-    name: SOURCE.name,
-    summary: "binary traces of libCacheSim, CloudPhysics and others",
-    extensions: &[],
-    detect: |_, bytes| SOURCE.fits(bytes),
-    read: Reading::Stream(&SOURCE),
-    write: Writing::Never,
-};
+pub const FORMAT: Format =
+    Format::public(&SOURCE, "binary traces of libCacheSim, CloudPhysics and others", |_, bytes| SOURCE.fits(bytes));
 
 fn wide(record: &[u8], at: usize) -> u64 {
     record.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)

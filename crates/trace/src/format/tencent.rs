@@ -10,7 +10,7 @@
 
 use iowhy_stack::units::{Nanos, SECTOR_BYTES};
 
-use super::{Format, Reading, Writing};
+use super::Format;
 use crate::public::{Access, Epoch, Fields, Layout, Purpose, Seen, Source, Wrong};
 
 const SOURCE: Source = Source {
@@ -22,14 +22,8 @@ const SOURCE: Source = Source {
 };
 
 /// The form.
-pub const FORMAT: Format = Format {
-    name: SOURCE.name,
-    summary: "CSV of Tencent's block traces, SNIA",
-    extensions: &[],
-    detect: |_, bytes| SOURCE.fits(bytes),
-    read: Reading::Stream(&SOURCE),
-    write: Writing::Never,
-};
+pub const FORMAT: Format =
+    Format::public(&SOURCE, "CSV of Tencent's block traces, SNIA", |_, bytes| SOURCE.fits(bytes));
 
 fn line(line: &[u8], _: &mut Seen) -> Result<Option<Access>, Wrong> {
     let mut fields = Fields::of(line);

@@ -11,7 +11,7 @@
 
 use iowhy_stack::units::Nanos;
 
-use super::{Format, Reading, Writing};
+use super::Format;
 use crate::public::{Access, Epoch, Fields, Layout, Purpose, Seen, Source, Wrong, key_of};
 
 const SOURCE: Source = Source {
@@ -23,14 +23,7 @@ const SOURCE: Source = Source {
 };
 
 /// The form.
-pub const FORMAT: Format = Format {
-    name: SOURCE.name,
-    summary: "CSV of Twitter's cache traces",
-    extensions: &[],
-    detect: |_, bytes| SOURCE.fits(bytes),
-    read: Reading::Stream(&SOURCE),
-    write: Writing::Never,
-};
+pub const FORMAT: Format = Format::public(&SOURCE, "CSV of Twitter's cache traces", |_, bytes| SOURCE.fits(bytes));
 
 fn line(line: &[u8], _: &mut Seen) -> Result<Option<Access>, Wrong> {
     let mut fields = Fields::of(line);

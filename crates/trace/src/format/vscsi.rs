@@ -11,7 +11,7 @@
 
 use iowhy_stack::units::{Nanos, SECTOR_BYTES};
 
-use super::{Format, Reading, Writing};
+use super::Format;
 use crate::public::{Access, Epoch, Layout, Purpose, Source};
 
 const SOURCE: Source = Source {
@@ -23,14 +23,10 @@ const SOURCE: Source = Source {
 };
 
 /// The form.
-pub const FORMAT: Format = Format {
-    name: SOURCE.name,
-    summary: "binary traces of virtual SCSI disks, VMware and CloudPhysics",
-    extensions: &[],
-    detect: |_, bytes| SOURCE.fits(bytes),
-    read: Reading::Stream(&SOURCE),
-    write: Writing::Never,
-};
+pub const FORMAT: Format =
+    Format::public(&SOURCE, "binary traces of virtual SCSI disks, VMware and CloudPhysics", |_, bytes| {
+        SOURCE.fits(bytes)
+    });
 
 fn part<const N: usize>(record: &[u8], at: usize) -> [u8; N] {
     record.get(at..at + N).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])

@@ -1,13 +1,10 @@
 use super::*;
 use crate::incident;
 use crate::run::live::OnKernel;
+use iowhy_text::diagnose::Problems;
 
-fn resolves(words: &[String]) -> Result<RunRequest, Problems> {
-    let mut problems = Problems::default();
-    match run::resolve(words, &World::empty(), &mut problems) {
-        Some(Request::Run(request)) if !problems.any_error() => Ok(*request),
-        _ => Err(problems),
-    }
+fn resolves(words: &[String]) -> Result<Box<RunRequest>, Problems> {
+    run::asked(words, &World::empty())
 }
 
 #[test]
