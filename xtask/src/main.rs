@@ -203,7 +203,7 @@ fn cargo() -> std::process::Command {
 
 /// The release build of iowhy, made anew.
 fn release_binary() -> Result<std::path::PathBuf, String> {
-    let built = cargo().args(["build", "--quiet", "--release", "--package", "iowhy"]).status();
+    let built = cargo().args(["build", "--quiet", "--release", "--bin", "iowhy"]).status();
     if !built.is_ok_and(|status| status.success()) {
         return Err("iowhy could not be built".to_owned());
     }

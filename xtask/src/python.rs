@@ -1,17 +1,18 @@
-//! `python`: the module for Python. Built in a virtual environment of its own, as debug build or, for `dist`, as wheel;
-//! then the tests in `crates/py/tests`, which also hold the types and the examples.
+//! `python`: the module for Python. The tests in `crates/py/tests`, which also hold the types and the examples, use the
+//! library of the workspace's own build, next to the Python sources and with packages in a virtual environment.
 //!
-//! The wheel is built with maturin against the C library of this machine: `--compatibility linux`, or, with zig from
-//! PyPI (`--zig`), for glibc 2.17 and later (manylinux2014).
+//! The wheel of `dist` is built with maturin and zig from PyPI, for glibc 2.17 and later (manylinux2014).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::steps::{Steps, is_installed, none};
-use crate::{Outcome, root, target_folder};
+use crate::{Outcome, cargo, root, target_folder};
 
-/// Packages of the tests, besides maturin.
-const PACKAGES: &[&str] = &["maturin>=1.9,<2", "pytest", "pyarrow", "polars", "mypy"];
+/// Packages of the tests.
+const TESTS: &[&str] = &["pytest", "pyarrow", "polars", "mypy"];
+/// Packages that make a wheel.
+const WHEEL: &[&str] = &["maturin>=1.9,<2", "ziglang"];
 
 fn folder() -> PathBuf {
     target_folder().join("python")
@@ -21,11 +22,11 @@ fn folder() -> PathBuf {
 fn here(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(folder().join("bin").join(program));
     command.current_dir(root().join("crates/py")).args(arguments);
-    command.env("VIRTUAL_ENV", folder()).env("CARGO_TARGET_DIR", target_folder());
+    command.env("VIRTUAL_ENV", folder()).env("CARGO_TARGET_DIR", target_folder()).env("PYTHONPATH", "python");
     command
 }
 
-/// The environment, with maturin and what the tests need.
+/// The environment, with these packages.
 fn environment(steps: &mut Steps, packages: &[&str]) -> bool {
     if !is_installed("python3") {
         steps.skip("python", "not installed: python3 python3-venv");
@@ -44,10 +45,19 @@ fn environment(steps: &mut Steps, packages: &[&str]) -> bool {
     true
 }
 
+/// The module's place among the Python sources.
+const MODULE: &str = "crates/py/python/iowhy/_native.abi3.so";
+
 /// All steps of the tests.
 pub(crate) fn steps(steps: &mut Steps) {
-    if environment(steps, PACKAGES) {
-        steps.run("python: module", &mut here("maturin", &["develop", "--quiet", "--locked"]));
+    if environment(steps, TESTS) {
+        // Of all packages: the libraries are then those of the other tests.
+        steps.run("python: module", cargo().args(["build", "--workspace", "--locked"]));
+        let (library, module) = (target_folder().join("debug/libiowhy_native.so"), root().join(MODULE));
+        let _ = std::fs::remove_file(&module);
+        if let Err(error) = std::os::unix::fs::symlink(&library, &module) {
+            return steps.fail("python: module", &format!("{}: {error}", module.display()));
+        }
         let types = ["--strict", "--no-error-summary", "python/iowhy", "examples"];
         steps.run("python: types", &mut here("mypy", &types));
         steps.run("python: tests", &mut here("python", &["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]));
@@ -60,7 +70,7 @@ const TRIAL: &str = "import iowhy; print(iowhy.__version__, iowhy.run('dd if=big
 /// The wheel in the folder `out`, installed in a new environment that sees no Rust.
 pub(crate) fn wheel(out: &Path) -> Outcome {
     let mut steps = Steps::default();
-    if environment(&mut steps, &[PACKAGES[0], "ziglang"]) {
+    if environment(&mut steps, WHEEL) {
         make_wheel(&mut steps, out);
     }
     steps.end()
@@ -68,8 +78,9 @@ pub(crate) fn wheel(out: &Path) -> Outcome {
 
 fn make_wheel(steps: &mut Steps, out: &Path) {
     let clean = folder().join("clean");
+    // What is not there need not go. The module of the tests would go into the wheel.
+    let _ = std::fs::remove_file(root().join(MODULE));
     for old in [out, &clean] {
-        // What is not there need not go.
         let _ = std::fs::remove_dir_all(old);
     }
     let mut build = here("maturin", &["build", "--quiet", "--locked", "--release", "--zig"]);
