@@ -334,6 +334,10 @@ pub fn twin(on: &str, disk: &str, beside: bool) -> (String, String, Problems) {
     };
     let journal = made.and_then(|name| journal_at(name, spec.bytes));
     keys.extend(journal.map(|bytes| (JOURNAL_AT.name, (bytes >> 20).to_string())));
+    if made == Some("ext4") {
+        // Without a table of partitions before it.
+        keys.push(("start_mb", "0".to_owned()));
+    }
     if maps_by_blocks {
         // There the files were written just before, and only their pages are dropped.
         keys.push((MAPPING_CACHED.name, "on".to_owned()));
@@ -704,7 +708,7 @@ mod tests {
                 false,
                 (
                     "sim:linux-6.18,TASKS,elevator=mq-deadline,driver_tags=4",
-                    ",nr_requests=256,max_sectors_kb=1024,journal_at_mb=1920",
+                    ",nr_requests=256,max_sectors_kb=1024,journal_at_mb=1920,start_mb=0",
                     "ide-2004,rpm=5400",
                 ),
             ),
@@ -714,7 +718,7 @@ mod tests {
                 true,
                 (
                     "sim:linux-6.18,TASKS,elevator=none,driver_tags=128",
-                    ",max_sectors_kb=1024,journal_at_mb=1920",
+                    ",max_sectors_kb=1024,journal_at_mb=1920,start_mb=0",
                     "nvme",
                 ),
             ),
@@ -725,7 +729,7 @@ mod tests {
                 false,
                 (
                     "sim:linux-6.18,TASKS,elevator=none,driver_tags=1",
-                    ",max_sectors_kb=1024,journal_at_mb=1920",
+                    ",max_sectors_kb=1024,journal_at_mb=1920,start_mb=0",
                     "ide-2004",
                 ),
             ),

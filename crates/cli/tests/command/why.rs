@@ -17,12 +17,13 @@ fn why(scratch: &Scratch, line: &str, code: i32) -> Value {
 
 /// An answer about a recording made now: what else goes on here, for example a setting that somebody else has changed,
 /// decides whether there is one, and the exit code tells.
-fn answer(scratch: &Scratch, line: &str) -> Value {
+fn told(scratch: &Scratch, line: &str) -> Value {
     let output = scratch.command(&format!("why {line}")).output().expect("the command starts");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{line}: {error}"));
     check_schema("why", &answer);
-    let told = answer["findings"].as_array().is_some_and(|of| !of.is_empty()) || answer["nothing_faster"].is_string();
-    assert_eq!(output.status.code(), Some(if told { 0 } else { 3 }), "{line}: {answer:#}");
+    let is_told =
+        answer["findings"].as_array().is_some_and(|of| !of.is_empty()) || answer["nothing_faster"].is_string();
+    assert_eq!(output.status.code(), Some(if is_told { 0 } else { 3 }), "{line}: {answer:#}");
     answer
 }
 
@@ -54,10 +55,10 @@ fn json_has_the_shape_of_its_schema() {
     }
     scratch.write("data", &vec![1; 4 << 20]);
     // What the command prints is not a part of the answer.
-    let of = answer(&scratch, "--json -- sh -c echo;cat<data>/dev/null");
+    let of = told(&scratch, "--json -- sh -c echo;cat<data>/dev/null");
     assert_eq!(of["target"], "sh -c echo;cat<data>/dev/null");
-    answer(&scratch, "-- dd if=data of=/dev/null bs=4k --json");
-    let answer = answer(&scratch, "--json -- dd if=data of=/dev/null bs=4k");
+    told(&scratch, "-- dd if=data of=/dev/null bs=4k --json");
+    let answer = told(&scratch, "--json -- dd if=data of=/dev/null bs=4k");
     assert!(answer["facts"]["calls"].as_u64() >= Some(1024) && answer["price"]["ns_per_event"].as_f64() > Some(0.0));
     adds_up(&answer);
     scratch.ends("why --pid 999999999 --for 1s", 2);
