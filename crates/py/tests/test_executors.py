@@ -46,7 +46,7 @@ def test_a_cluster_of_dask_makes_the_same(client: Any, local: polars.DataFrame) 
 
 def test_a_killed_worker_loses_nothing(client: Any, tmp_path: pathlib.Path) -> None:
     # Of a second or more, so that the worker dies amid a task.
-    grid = {**GRID, "job": "dd if=big bs=${bs} count=2000", "seeds": 3, "per_task": 3}
+    grid = {**GRID, "job": "dd if=big bs=${bs} count=20000", "seeds": 3, "per_task": 3}
     expected = polars.DataFrame(iowhy.sweep(grid))
     killed: list[int] = []
 
@@ -73,9 +73,9 @@ class Deadly(ThreadPoolExecutor):
         self.tasks = tasks
         self.sent: list[int] = []
 
-    def submit(self, work: Any, plan: Any, task: Any) -> "Future[Any]":  # type: ignore[override]
+    def submit(self, work: Any, plan: Any, task: Any, times: Any) -> "Future[Any]":  # type: ignore[override]
         self.sent.append(task)
-        return super().submit(die) if task in self.tasks else super().submit(work, plan, task)
+        return super().submit(die) if task in self.tasks else super().submit(work, plan, task, times)
 
 
 def test_points_of_a_deadly_task_are_named_and_the_rest_is_kept(local: polars.DataFrame, tmp_path: pathlib.Path) -> None:

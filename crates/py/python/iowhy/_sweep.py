@@ -21,7 +21,9 @@ _AGAIN = 2
 _AHEAD = 64
 
 
-def _work(plan: str, task: int) -> bytes:
+def _work(plan: str, task: int, times: int) -> bytes:
+    # Without `times` a task that is sent again would be an equal call, which Dask answers with the first failure.
+    del times
     return _native.sweep_task(plan, task)
 
 
@@ -70,7 +72,7 @@ def _spread(
     ended = lost = 0
 
     def send(task: int, times: int) -> None:
-        running[executor.submit(_work, plan, task)] = (task, times)
+        running[executor.submit(_work, plan, task, times)] = (task, times)
 
     try:
         for task in wanted[:_AHEAD]:
