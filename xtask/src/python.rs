@@ -24,6 +24,10 @@ fn here(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(folder().join("bin").join(program));
     command.current_dir(root().join("crates/py")).args(arguments);
     command.env("VIRTUAL_ENV", folder()).env("CARGO_TARGET_DIR", target_folder());
+    // The zig of the environment is found by its Python.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(folder().join("bin")).chain(std::env::split_paths(&path));
+    command.env("PATH", std::env::join_paths(folders).unwrap_or(path));
     // Whole: notebooks and workers of a cluster run elsewhere.
     command.env("PYTHONPATH", root().join("crates/py/python"));
     command
