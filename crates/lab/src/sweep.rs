@@ -213,8 +213,7 @@ impl Plan {
         let seeds = if seeds.is_empty() { vec![1] } else { seeds };
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let per_task = grid.per_task.unwrap_or(TASK).max(1);
-        let mut plan =
-            Plan { job, text, on: grid.on.list(), disk, options, seeds, points, metrics, per_task, version };
+        let mut plan = Plan { job, text, on: grid.on.list(), disk, options, seeds, points, metrics, per_task, version };
         for (what, empty) in [("job", plan.job.is_empty()), ("on", plan.on.is_empty() && plan.points.is_empty())] {
             if empty {
                 problems.push(Problem::error(format!("`{what}` is empty")));
