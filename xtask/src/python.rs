@@ -1,5 +1,6 @@
-//! `python`: the module for Python. The tests in `crates/py/tests`, which also hold the types and the examples, use the
-//! library of the workspace's own build, next to the Python sources and with packages in a virtual environment.
+//! `python`: the module for Python. The tests in `crates/py/tests`, which also hold the types, the examples and the
+//! notebooks, use the library of the workspace's own build, next to the Python sources and with packages in a virtual
+//! environment.
 //!
 //! The wheel of `dist` is built with maturin and zig from PyPI, for glibc 2.17 and later (manylinux2014).
 
@@ -10,7 +11,7 @@ use crate::steps::{Steps, is_installed, none};
 use crate::{Outcome, cargo, root, target_folder};
 
 /// Packages of the tests.
-const TESTS: &[&str] = &["pytest", "pyarrow", "polars", "mypy"];
+const TESTS: &[&str] = &["pytest", "pyarrow", "polars", "mypy", "nbclient", "ipykernel", "distributed"];
 /// Packages that make a wheel.
 const WHEEL: &[&str] = &["maturin>=1.9,<2", "ziglang"];
 
@@ -22,7 +23,13 @@ fn folder() -> PathBuf {
 fn here(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(folder().join("bin").join(program));
     command.current_dir(root().join("crates/py")).args(arguments);
-    command.env("VIRTUAL_ENV", folder()).env("CARGO_TARGET_DIR", target_folder()).env("PYTHONPATH", "python");
+    command.env("VIRTUAL_ENV", folder()).env("CARGO_TARGET_DIR", target_folder());
+    // The zig of the environment is found by its Python.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(folder().join("bin")).chain(std::env::split_paths(&path));
+    command.env("PATH", std::env::join_paths(folders).unwrap_or(path));
+    // Whole: notebooks and workers of a cluster run elsewhere.
+    command.env("PYTHONPATH", root().join("crates/py/python"));
     command
 }
 

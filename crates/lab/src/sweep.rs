@@ -23,6 +23,8 @@ use crate::run::{self, RunRequest, metrics};
 const TASK: usize = 1000;
 /// Tasks that even a small sweep has, so that processors share it.
 const LEAST_TASKS: usize = 8;
+/// The name of a job that is given as the text of its file.
+const TEXT: &str = "job.fio";
 /// Points of a plan, at most.
 const MOST: usize = 100_000_000;
 
@@ -74,7 +76,7 @@ impl Words {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Grid {
-    /// A job file, a line of words behind `iowhy run`, or a list of them.
+    /// A job file, its text, a line of words behind `iowhy run`, or a list of them.
     job: Words,
     /// Simulated places.
     on: Words,
@@ -182,9 +184,10 @@ impl Plan {
 
     fn of(grid: Grid, points: Vec<Point>, problems: &mut Problems) -> Option<Plan> {
         let before = problems.list.len();
-        let job = match &grid.job {
-            Words::One(word) => word.text().split_whitespace().map(str::to_owned).collect(),
-            several => several.list(),
+        let (job, text) = match &grid.job {
+            Words::One(Word::Text(text)) if text.contains('\n') => (vec![TEXT.to_owned()], Some(text.clone())),
+            Words::One(word) => (word.text().split_whitespace().map(str::to_owned).collect(), None),
+            several => (several.list(), None),
         };
         let number = |word: &String| word.parse::<u64>().ok();
         let seeds: Option<Vec<u64>> = match &grid.seeds {
@@ -210,8 +213,7 @@ impl Plan {
         let seeds = if seeds.is_empty() { vec![1] } else { seeds };
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let per_task = grid.per_task.unwrap_or(TASK).max(1);
-        let mut plan =
-            Plan { job, text: None, on: grid.on.list(), disk, options, seeds, points, metrics, per_task, version };
+        let mut plan = Plan { job, text, on: grid.on.list(), disk, options, seeds, points, metrics, per_task, version };
         for (what, empty) in [("job", plan.job.is_empty()), ("on", plan.on.is_empty() && plan.points.is_empty())] {
             if empty {
                 problems.push(Problem::error(format!("`{what}` is empty")));
@@ -234,7 +236,7 @@ impl Plan {
     /// Reads the job file, so that the plan is whole.
     fn take_file(&mut self, problems: &mut Problems) {
         let [name] = self.job.as_slice() else { return };
-        if run::BUILTINS.iter().all(|builtin| builtin.name != name) {
+        if self.text.is_none() && run::BUILTINS.iter().all(|builtin| builtin.name != name) {
             match run::load(name) {
                 Ok(text) => self.text = Some(text),
                 Err(error) => {
@@ -386,6 +388,13 @@ impl Plan {
         rows
     }
 
+    /// The points of a task that no worker has survived: rows with that error, which a later call makes again.
+    pub fn lost(&self, task: usize, why: &str) -> Vec<Row> {
+        let first = task * self.per_task;
+        let lost = Err(Problems { list: vec![Problem::error(why)] });
+        (first..(first + self.per_task).min(self.points())).map(|nr| self.row(nr, self.point(nr), &lost)).collect()
+    }
+
     fn row(&self, nr: usize, point: Point, request: &Result<Box<RunRequest>, Problems>) -> Row {
         let seed = point.seed;
         let made = match request {
@@ -432,6 +441,20 @@ mod tests {
         all.dedup();
         assert_eq!(all.len(), 48);
         assert_eq!(plan.hash(), Plan::again(&plan.json()).expect("it is ours").hash());
+    }
+
+    #[test]
+    fn a_job_may_be_the_text_of_its_file() {
+        let (line, text) = (
+            "job = \"fio --name=j --rw=randread --bs=${bs} --size=256k --number_ios=8\"",
+            "job = \"[j]\\nrw=randread\\nbs=${bs}\\nsize=256k\\nnumber_ios=8\"",
+        );
+        assert!(GRID.contains(line));
+        let hashes = |grid: &str| {
+            let plan = plan(grid).unwrap_or_else(|text| panic!("{text}"));
+            plan.make(0, &|| {}).into_iter().map(|row| row.events).collect::<Vec<_>>()
+        };
+        assert_eq!(hashes(GRID), hashes(&GRID.replacen(line, text, 1)));
     }
 
     #[test]

@@ -200,7 +200,7 @@ pub(crate) fn explain(
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Answer> {
     let names: Vec<String> = [Some(a), b].into_iter().flatten().map(|name| name.display().to_string()).collect();
-    let job = job.map_or_else(Vec::new, |job| job.words);
+    let job = job.map_or(Ok(Vec::new()), Job::named).map_err(|problem| error::of(py, one(problem)))?;
     // Experiments with recordings use the running kernel.
     work::aside(py, progress.as_ref(), prove, move |steps| {
         let title = names.join(" and ");
@@ -258,13 +258,14 @@ pub(crate) fn bisect(
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Answer> {
     let found = metric::find(metric).map_err(|problem| error::of(py, one(problem)))?;
+    let job = job.named().map_err(|problem| error::of(py, one(problem)))?;
     let usual = policy::Settings::default();
     let settings = policy::Settings { error, most_runs: runs.unwrap_or(usual.most_runs), ..usual };
     work::aside(py, progress.as_ref(), false, move |steps| {
         let plan = |place: &str| {
-            let verb = (!matches!(job.words.first().map(String::as_str), Some("run" | "sysbench"))).then_some("run");
+            let verb = (!matches!(job.first().map(String::as_str), Some("run" | "sysbench"))).then_some("run");
             let disk = disk.iter().flat_map(|disk| ["--disk".to_owned(), disk.clone()]);
-            let mut words: Vec<String> = verb.map(str::to_owned).into_iter().chain(job.words.iter().cloned()).collect();
+            let mut words: Vec<String> = verb.map(str::to_owned).into_iter().chain(job.iter().cloned()).collect();
             words.extend(["--on".to_owned(), place.to_owned()].into_iter().chain(disk));
             plan_of_command(&words)
         };

@@ -1,8 +1,9 @@
 //! Mistakes as exceptions: the words of the command line, and each problem with its place.
 
-use iowhy_text::diagnose::{Problem, Problems, Severity};
+use iowhy_text::diagnose::{Problem, Problems, Severity, Span};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 pyo3::create_exception!(
     iowhy,
@@ -15,8 +16,35 @@ pyo3::create_exception!(
 #[pyclass(name = "Problem", module = "iowhy", frozen)]
 pub(crate) struct Mistake(Problem);
 
+/// The parts of a mistake: severity, message, span, nearest names, help.
+type Parts = (String, String, Option<(String, usize, usize)>, Vec<String>, Option<String>);
+
 #[pymethods]
 impl Mistake {
+    #[new]
+    fn new(
+        severity: &str,
+        message: String,
+        span: Option<(String, usize, usize)>,
+        nearest: Vec<String>,
+        help: Option<String>,
+    ) -> Mistake {
+        let severity = match severity {
+            "warning" => Severity::Warning,
+            "note" => Severity::Note,
+            _ => Severity::Error,
+        };
+        let span = span.map(|(text, start, end)| Span { text, start, end });
+        Mistake(Problem { severity, message, span, nearest, help })
+    }
+
+    /// Mistakes of a worker come from another process.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyType>, Parts) {
+        let of = self.0.clone();
+        let span = of.span.map(|span| (span.text, span.start, span.end));
+        (py.get_type::<Mistake>(), (self.severity().to_owned(), of.message, span, of.nearest, of.help))
+    }
+
     /// `error`, `warning` or `note`.
     #[getter]
     fn severity(&self) -> &'static str {

@@ -50,6 +50,7 @@ fn iowhy_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(swept::sweep_plan, module)?)?;
     module.add_function(wrap_pyfunction!(swept::sweep_plan_of_file, module)?)?;
     module.add_function(wrap_pyfunction!(swept::sweep_task, module)?)?;
+    module.add_function(wrap_pyfunction!(swept::sweep_lost, module)?)?;
     module.add_function(wrap_pyfunction!(swept::sweep_wanted, module)?)?;
     module.add_function(wrap_pyfunction!(swept::sweep_keep, module)?)?;
     module.add_function(wrap_pyfunction!(swept::sweep_gather, module)?)?;

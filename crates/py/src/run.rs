@@ -30,6 +30,17 @@ pub(crate) struct Job {
     text: Option<String>,
 }
 
+impl Job {
+    /// Words for verbs that read job files themselves.
+    pub(crate) fn named(self) -> Result<Vec<String>, Problem> {
+        match self.text {
+            None => Ok(self.words),
+            Some(_) => Err(Problem::error("this takes the path of a job file or a line of words, and not its text")
+                .help("write the text to a file; iowhy.run and iowhy.sweep take it")),
+        }
+    }
+}
+
 impl<'py> FromPyObject<'_, 'py> for Job {
     type Error = PyErr;
 

@@ -80,6 +80,13 @@ pub(crate) fn sweep_task<'py>(py: Python<'py>, plan: &str, task: usize) -> PyRes
     Ok(PyBytes::new(py, &made.map_err(|problems| error::of(py, problems))?))
 }
 
+/// A task whose workers were lost: the bytes of its Parquet file, in which each point has that error.
+#[pyfunction]
+pub(crate) fn sweep_lost<'py>(py: Python<'py>, plan: &str, task: usize, why: &str) -> PyResult<Bound<'py, PyBytes>> {
+    let made = plan_of(plan).and_then(|plan| shard::bytes(&plan, task, &plan.lost(task, why)).map_err(because));
+    Ok(PyBytes::new(py, &made.map_err(|problems| error::of(py, problems))?))
+}
+
 /// Tasks that have to be made: all, or those that a folder does not have.
 #[pyfunction]
 pub(crate) fn sweep_wanted(py: Python<'_>, plan: &str, folder: Option<PathBuf>) -> PyResult<Vec<usize>> {

@@ -35,6 +35,7 @@ def test_a_job_may_be_a_path_its_text_a_line_or_words() -> None:
         (lambda: iowhy.incident("2004-randm"), ["nearest: 2004-random-read-split"]),
         (lambda: iowhy.compare([1.0] * 9), ["a base and a candidate"]),
         (lambda: iowhy.bisect("sim:linux-6.18", "sim:x", JOB), ["unknown kernel"]),
+        (lambda: iowhy.explain("sim:linux-6.18", "sim:linux-4.4", job="[j]\nrw=read\n"), ["not its text"]),
         (lambda: iowhy.why("/nowhere/at-all"), ["cannot read the trace"]),
         (lambda: iowhy.sweep({"job": JOB, "on": "sim:linux-6.81", "disk": ["nvmee"]}), ["linux-6.81", "nvmee"]),
     ],

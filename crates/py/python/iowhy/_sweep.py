@@ -1,12 +1,13 @@
 """Sweeps over any executor of `concurrent.futures`: tasks of a thousand points, sent as one text and a number.
 
-A task that fails with its worker (killed, lost) is sent again, twice. Results are the bytes of Parquet files, so that
-workers need no common folder.
+A task that fails with its worker (killed, lost) is named in a warning and sent again, twice; then its points are without
+a result, and the others go on. Results are the bytes of Parquet files, so that workers need no common folder.
 """
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from os import PathLike
@@ -20,7 +21,9 @@ _AGAIN = 2
 _AHEAD = 64
 
 
-def _work(plan: str, task: int) -> bytes:
+def _work(plan: str, task: int, times: int) -> bytes:
+    # Without `times` a task that is sent again would be an equal call, which Dask answers with the first failure.
+    del times
     return _native.sweep_task(plan, task)
 
 
@@ -66,10 +69,10 @@ def _spread(
     made: list[bytes] = []
     waiting = iter(wanted)
     running: dict[Future[bytes], tuple[int, int]] = {}
-    ended = 0
+    ended = lost = 0
 
     def send(task: int, times: int) -> None:
-        running[executor.submit(_work, plan, task)] = (task, times)
+        running[executor.submit(_work, plan, task, times)] = (task, times)
 
     try:
         for task in wanted[:_AHEAD]:
@@ -82,11 +85,17 @@ def _spread(
                     result = future.result()
                 except _native.Error:
                     raise
-                except Exception:
-                    if times >= _AGAIN:
+                except Exception as error:
+                    why = f"task {task}: {type(error).__name__}: {error}"
+                    if times < _AGAIN:
+                        warnings.warn(f"{why}; it is sent again", RuntimeWarning, stacklevel=3)
+                        send(task, times + 1)
+                        continue
+                    if ended == lost:
+                        # Nothing has worked so far: the mistake is not that of one task.
                         raise
-                    send(task, times + 1)
-                    continue
+                    lost += 1
+                    result = _native.sweep_lost(plan, task, why)
                 if folder is None:
                     made.append(result)
                 else:
