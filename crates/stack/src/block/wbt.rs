@@ -302,6 +302,9 @@ impl Wbt {
 mod tests {
     use super::*;
     use crate::block::rules::QueueRules;
+    use crate::event::{CallId, Content};
+    use crate::request::{BioId, IoClass, IoContext};
+    use crate::units::Sector;
 
     /// A queue whose windows see `reads` of that latency and `writes`, one after the other; the depths it ends at.
     fn depths(device_depth: u32, windows: &[(u32, u64, u32)]) -> Vec<u32> {
@@ -343,5 +346,37 @@ mod tests {
         }
         // 16 * 100 ms / isqrt(256 * (step + 1)): 16, 22, 27, 32.
         assert_eq!(windows, [100_000_000, 72_727_272, 59_259_259, 50_000_000]);
+    }
+
+    #[test]
+    fn who_comes_later_sleeps_behind_those_who_sleep() {
+        let mut wbt = Wbt::new(&QueueRules::MULTI, false, 32);
+        let write = Bio {
+            sector: Sector(0),
+            nr_sectors: 8,
+            dir: Dir::Write,
+            content: Content::Data,
+            sync: true,
+            no_idle: true,
+            class: IoClass::BestEffort,
+            prio: false,
+            flush: false,
+            context: IoContext::default(),
+            call: CallId::NONE,
+            queued: Nanos::ZERO,
+            token: 0,
+            next: BioId::NONE,
+        };
+        let mut goes = |wbt: &mut Wbt, woken| {
+            let may = wbt.may_write(&write, woken, Nanos::ZERO);
+            wbt.inflight += u32::from(may);
+            may
+        };
+        assert!((0..16).all(|_| goes(&mut wbt, false)) && !goes(&mut wbt, false));
+        wbt.inflight = 0;
+        // There is room, but one sleeps; who is woken does not mind, and then nobody does.
+        assert_eq!([goes(&mut wbt, false), goes(&mut wbt, true)], [false, true]);
+        wbt.woke(2);
+        assert!(goes(&mut wbt, false));
     }
 }
