@@ -356,7 +356,8 @@ fn equal_classes(delta: &Delta<'_>) -> Vec<Equal> {
 
 /// By how much longer the classes take for the commands ahead, at most.
 fn queued(classes: &[Equal]) -> f64 {
-    let sum = |of: fn(&Equal) -> f64| classes.iter().map(|class| class.weight * class.took.fast * of(class)).sum::<f64>();
+    let sum =
+        |of: fn(&Equal) -> f64| classes.iter().map(|class| class.weight * class.took.fast * of(class)).sum::<f64>();
     sum(|class| class.queued) / sum(|_| 1.0).max(f64::MIN_POSITIVE)
 }
 

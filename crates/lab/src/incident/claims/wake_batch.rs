@@ -19,10 +19,7 @@ fn between_sleeps(row: &RowResult) -> f64 {
 
 /// Requests at the device when one is issued, this one included.
 fn depth(row: &RowResult) -> f64 {
-    share(
-        row.samples().map(|sample| sample.layers().depth.sum() as u64).sum(),
-        row.sum(|layers| layers.depth.count()),
-    )
+    share(row.samples().map(|sample| sample.layers().depth.sum() as u64).sum(), row.sum(|layers| layers.depth.count()))
 }
 
 fn batch(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
