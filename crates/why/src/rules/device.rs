@@ -52,8 +52,6 @@ struct Equal {
     weight: f64,
     sectors: f64,
     deviation: Contrast,
-    /// By how much longer it takes for the commands ahead, at most: each waits for its turn.
-    queued: f64,
 }
 
 /// Least number of commands of a class in a run.
@@ -134,7 +132,7 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
             return Some(Slower { kind: Kind::IdleExit, took: of_rested, evidence, one_size: others.is_empty() });
         }
     }
-    if !whole.rose(SLOWER * queued(&classes)) {
+    if !slow(&whole) {
         return None;
     }
     let mut evidence = vec![Figure::new("time at the device of equal commands", whole, Unit::Ns)];
@@ -348,17 +346,9 @@ fn equal_classes(delta: &Delta<'_>) -> Vec<Equal> {
             weight: delta.per_operation(|d| d.commands.within.get(&class).map_or(0.0, |w| w.took.count as f64)).slow,
             sectors: of(|w| w.sectors as f64).slow,
             deviation: delta.of(|d| d.commands.within.get(&class).map_or(0.0, |w| w.took.deviation())),
-            queued: if busy { ((1.0 + ahead.slow) / (1.0 + ahead.fast)).max(1.0) } else { 1.0 },
         });
     }
     classes
-}
-
-/// By how much longer the classes take for the commands ahead, at most.
-fn queued(classes: &[Equal]) -> f64 {
-    let sum =
-        |of: fn(&Equal) -> f64| classes.iter().map(|class| class.weight * class.took.fast * of(class)).sum::<f64>();
-    sum(|class| class.queued) / sum(|_| 1.0).max(f64::MIN_POSITIVE)
 }
 
 fn commands(d: &Digest) -> f64 {
@@ -610,7 +600,7 @@ pub(super) mod tests {
     }
 
     fn busy() -> Pair {
-        let mut pair = one(BUSIED, 8, (1e6, 0.0), (1.2e6, 0.0));
+        let mut pair = one(BUSIED, 8, (1e6, 0.0), (1.08e6, 0.0));
         pair.both(|d| of(d, BUSIED).ahead = 3000);
         pair
     }
@@ -639,15 +629,6 @@ pub(super) mod tests {
         let edges: &[Edge] = &[
             ("LIKE_AHEAD", |p, x| of(&mut p.slow, BUSIED).ahead = x as u64, 3300.0, 3301.0),
             ("LIKE_AHEAD, fewer", |p, x| of(&mut p.slow, BUSIED).ahead = x as u64, 2728.0, 2727.0),
-            (
-                "SLOWER, than those ahead make it",
-                |p, x| {
-                    of(&mut p.slow, BUSIED).ahead = 3300;
-                    of(&mut p.slow, BUSIED).took = moments(300, x, 0.0);
-                },
-                1_156_400.0,
-                1_156_300.0,
-            ),
             ("ALIKE, sizes", |p, x| p.slow.commands.sizes[0] = spread(1, x), 2760.0, 2761.0),
             ("ALIKE, smaller", |p, x| p.slow.commands.sizes[0] = spread(1, x), 2087.0, 2086.0),
             ("SHARE, writes", mixed, 99.0, 100.0),
