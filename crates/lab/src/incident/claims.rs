@@ -6,12 +6,14 @@
 
 pub(super) mod cfq_direct_writers;
 pub(super) mod flush_before_zeroing;
+pub(super) mod insertion_lists;
 pub(super) mod plug_merge_end;
 pub(super) mod plug_per_bio;
 pub(super) mod plugged_readahead;
 pub(super) mod random_read_split;
 pub(super) mod readahead_window;
 pub(super) mod stale_cache;
+pub(super) mod wake_batch;
 pub(super) mod wbt_write_cache;
 
 use super::file::Claim;

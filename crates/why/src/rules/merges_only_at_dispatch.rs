@@ -27,8 +27,9 @@ pub(super) const RULE: Rule = Rule {
 /// Share of the bios that join a request on the fast side, and on the slow one.
 const JOINED: f64 = 0.3;
 const STILL_JOINED: f64 = 0.1;
-/// By how much the share of the requests that are united with another has grown.
-const UNITED: f64 = 0.1;
+/// By how much the share of the requests that are united with another has grown: where tags have run out few meet, and
+/// where nothing merges (nomerges=2) none is united.
+const UNITED: f64 = 0.02;
 /// Ratio of request sizes, and those for half sure and sure.
 const SMALLER: f64 = 1.2;
 const GRADE: (f64, f64) = (1.1, 2.0);
@@ -84,7 +85,7 @@ mod tests {
         let edges: &[Edge] = &[
             ("JOINED", |p, x| p.fast.commands.merges[0] = x as u64, 301.0, 300.0),
             ("STILL_JOINED", |p, x| p.slow.commands.merges[0] = x as u64, 99.0, 100.0),
-            ("UNITED", |p, x| p.fast.commands.merges[2] = x as u64, 749.0, 750.0),
+            ("UNITED", |p, x| p.fast.commands.merges[2] = x as u64, 829.0, 831.0),
             ("SMALLER", |p, x| p.slow.commands.issued[1] = x as u64, 121.0, 120.0),
         ];
         hold(&RULE, late, 0.7594, edges);
