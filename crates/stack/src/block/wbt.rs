@@ -367,7 +367,7 @@ mod tests {
             token: 0,
             next: BioId::NONE,
         };
-        let mut goes = |wbt: &mut Wbt, woken| {
+        let goes = |wbt: &mut Wbt, woken| {
             let may = wbt.may_write(&write, woken, Nanos::ZERO);
             wbt.inflight += u32::from(may);
             may
