@@ -82,7 +82,7 @@ const INCIDENTS: &[Entry] = &[
     modelled!("2018-readahead-window", readahead_window),
     modelled!("2022-wbt-write-cache", wbt_write_cache),
     modelled!("2024-deadline-insertion-lists", insertion_lists),
-    modelled!("2024-deadline-wake-batch", wake_batch),
+    known!("2024-deadline-wake-batch"),
     modelled!("2024-flush-before-zeroing", flush_before_zeroing),
     known!("2024-journal-past-throttle"),
     modelled!("2024-plug-merge-end", plug_merge_end),

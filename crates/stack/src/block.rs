@@ -177,8 +177,6 @@ pub struct BlockQueue {
     held: Vec<RqId>,
     /// When the kernel's worker thread runs the queue for bios without a plug.
     worker_at: Option<Nanos>,
-    /// The throttle has refused the last bio, and not a lack of tags.
-    throttled: bool,
     /// blk-mq.
     multi: bool,
     quirks: Quirks,
@@ -239,7 +237,6 @@ impl BlockQueue {
             dispatch: VecDeque::new(),
             held: Vec::new(),
             worker_at: None,
-            throttled: false,
             multi: false,
             quirks,
             budgeted: false,
@@ -332,7 +329,7 @@ impl BlockQueue {
         if self.multi {
             // Tags have one line of waiters; the second one is that of the writeback throttle.
             return match &self.wbt {
-                Some(wbt) if self.throttled || Wbt::concerns(bio) && !wbt.has_room_for(bio, now) => Dir::Write,
+                Some(wbt) if Wbt::concerns(bio) && !wbt.has_room_for(bio, now) => Dir::Write,
                 _ => Dir::Read,
             };
         }
@@ -421,13 +418,7 @@ impl BlockQueue {
 
     /// How many waiters of this class are to be woken: one for each request that was freed and left room.
     pub fn take_freed(&mut self, class: Dir) -> u32 {
-        let freed = std::mem::take(&mut self.freed[class as usize]);
-        if class == Dir::Write
-            && let Some(wbt) = &mut self.wbt
-        {
-            wbt.woke(freed);
-        }
-        freed
+        std::mem::take(&mut self.freed[class as usize])
     }
 
     /// Hands over the queue's wishes for later calls, in the order of their origin.
@@ -528,7 +519,7 @@ impl BlockQueue {
 
     /// Hands in a bio. `plug` is the submitter's list if it has one.
     pub fn submit(&mut self, now: Nanos, bio: Bio, plug: Option<&mut PlugList>, rec: &mut Recorder<'_>) -> Submitted {
-        match self.take_bio(now, bio, plug, false, rec) {
+        match self.take_bio(now, bio, plug, rec) {
             Taken::New | Taken::Joined => Submitted::Queued,
             Taken::NoRequest => Submitted::NoRequest,
         }
@@ -538,7 +529,7 @@ impl BlockQueue {
     /// join another by now, the request is for the next who waits (2.6.6: `freereq`).
     #[cold]
     pub fn resubmit(&mut self, now: Nanos, bio: Bio, plug: Option<&mut PlugList>, rec: &mut Recorder<'_>) -> Submitted {
-        match self.take_bio(now, bio, plug, true, rec) {
+        match self.take_bio(now, bio, plug, rec) {
             Taken::New => Submitted::Queued,
             Taken::Joined => {
                 let class = self.waiter_class(&bio, now);
@@ -550,15 +541,7 @@ impl BlockQueue {
     }
 
     #[inline(always)]
-    fn take_bio(
-        &mut self,
-        now: Nanos,
-        mut bio: Bio,
-        plug: Option<&mut PlugList>,
-        woken: bool,
-        rec: &mut Recorder<'_>,
-    ) -> Taken {
-        self.throttled = false;
+    fn take_bio(&mut self, now: Nanos, mut bio: Bio, plug: Option<&mut PlugList>, rec: &mut Recorder<'_>) -> Taken {
         bio.queued = now;
         bio.next = BioId::NONE;
         let what =
@@ -605,7 +588,7 @@ impl BlockQueue {
                 }
             }
         }
-        if !self.has_request(&bio, woken, now) {
+        if !self.has_request(&bio, now) {
             self.unplug(now, UnplugCause::NoRequest, rec);
             return Taken::NoRequest;
         }
@@ -826,14 +809,13 @@ impl BlockQueue {
         self.note_freed(gone, now);
     }
 
-    /// Whether this bio's submitter, perhaps `woken` for that, can have a request now.
-    fn has_request(&mut self, bio: &Bio, woken: bool, now: Nanos) -> bool {
+    /// Whether this bio's submitter can have a request now.
+    fn has_request(&mut self, bio: &Bio, now: Nanos) -> bool {
         if self.multi {
             if let Some(wbt) = &mut self.wbt
                 && Wbt::concerns(bio)
-                && !wbt.may_write(bio, woken, now)
+                && !wbt.may_write(bio, now)
             {
-                self.throttled = true;
                 return false;
             }
             let schedules = self.quirks.schedules;

@@ -266,10 +266,10 @@ pub fn has_copy(group: u64) -> bool {
     group == 0 || [3, 5, 7].into_iter().any(is_power)
 }
 
-/// Free blocks of a file system made of block groups: where ext4's allocator (`fs/ext4/mballoc.c`, measured on 6.18 with
-/// files that are allocated in one call) puts files. A number of blocks that is a power of two gets an aligned chunk,
-/// out of the smallest free one of the group; others the first room that holds them; what no group holds, whole groups.
-/// Known deviations: a number that is no power of two sometimes goes to the group of the file before.
+/// Free blocks of a file system made of block groups: where ext4's allocator (`fs/ext4/mballoc.c`, measured on 6.18)
+/// puts files that are allocated in one call. A power of two of blocks gets an aligned chunk, out of the smallest free
+/// one of the group; other numbers get the first room that holds them, or whole groups. Known deviations: the allocator
+/// sometimes puts a number that is not a power of two into the group of the file before.
 pub struct Groups {
     /// First block and end, of one group each, in order.
     free: Vec<(u64, u64)>,
@@ -419,7 +419,9 @@ mod tests {
     #[test]
     fn files_lie_in_their_groups_as_under_ext4() {
         let rules = Rules { journal_at: 17 * GROUP, journal_blocks: 16_384, groups: true, ..ext3() };
-        let table: &[(&[u64], &[(u64, u64)])] = &[
+        // Files, and their pieces.
+        type Case = (&'static [u64], &'static [(u64, u64)]);
+        let table: &[Case] = &[
             (&[16_384; 4], &[(8_737, 16_384), (33_281, 16_384), (65_536, 16_384), (81_920, 16_384)]),
             (&[8192, 4096, 2048, 1024], &[(40_960, 8192), (36_864, 4096), (34_816, 2048), (33_792, 1024)]),
             (

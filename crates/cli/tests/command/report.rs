@@ -128,13 +128,6 @@ fn the_insertion_lists_of_2024_are_reported() {
     assert_eq!(data["explanation"]["findings"][0]["rule"], "merges-only-at-dispatch");
 }
 
-#[test]
-fn the_wake_batch_of_2024_is_reported() {
-    // It costs the processors and not the rate.
-    let data = report_of("2024-deadline-wake-batch", "--runs 1", 0);
-    assert_ne!(data["headline"]["verdict"], "regression");
-}
-
 /// Requests that are held in a plug for long while the device has nothing to do, and requests in all.
 fn held(side: &Value) -> (usize, usize) {
     let requests = &side["timeline"]["requests"];

@@ -13,7 +13,6 @@ pub(super) mod plugged_readahead;
 pub(super) mod random_read_split;
 pub(super) mod readahead_window;
 pub(super) mod stale_cache;
-pub(super) mod wake_batch;
 pub(super) mod wbt_write_cache;
 
 use super::file::Claim;

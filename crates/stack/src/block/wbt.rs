@@ -9,11 +9,10 @@
 //!               nothing, five times: one step towards 0
 //! wake        those who wait, when a write has ended: with a volatile cache in the drive, once none is in flight
 //!             (unless a task was stopped for dirty pages lately); without, once fewer than half the depth are, by some
-//! newcomers   sleep behind those who sleep already, room or not
 //! depth       of min(16, device's depth): 1 + (depth - 1) >> step, below 0 (depth - 1) << -step up to 3/4 of the
 //!             device; a device of one command: 2, or 1 when throttled
 //! ```
-//! Source: Linux 6.1, `block/blk-wbt.c`, `block/blk-rq-qos.c` (`rq_depth_calc_max_depth`, `rq_qos_wait`). Known deviations: windows
+//! Source: Linux 6.1, `block/blk-wbt.c`, `block/blk-rq-qos.c` (`rq_depth_calc_max_depth`). Known deviations: windows
 //! are closed at the next event of the queue rather than by a timer; discards do not exist; every asynchronous write is
 //! taken for background writeback; a risen limit wakes no task, only the end of a write does. In 6.1-rc1 a change of
 //! order in `wbt_init` (8c5035dfbb94) left the flag of the drive's cache set for every drive: `wbt_cache=always`.
@@ -52,8 +51,6 @@ pub(super) struct Wbt {
     fastest_read: Nanos,
     writes: u32,
     inflight: u32,
-    /// Writers that sleep here.
-    sleepers: u32,
     /// A synchronous read that is watched: its number and when it was issued.
     watched: Option<(u32, Nanos)>,
     last_dirty_wait: Option<Nanos>,
@@ -87,7 +84,6 @@ impl Wbt {
             fastest_read: Nanos::ZERO,
             writes: 0,
             inflight: 0,
-            sleepers: 0,
             watched: None,
             last_dirty_wait: None,
         };
@@ -155,17 +151,9 @@ impl Wbt {
         if wakes { self.max_depth - self.inflight.min(self.max_depth) } else { 0 }
     }
 
-    /// Whether a writer may go on, who else sleeps; `woken` if it has slept and its turn has come.
-    pub(super) fn may_write(&mut self, bio: &Bio, woken: bool, now: Nanos) -> bool {
+    pub(super) fn may_write(&mut self, bio: &Bio, now: Nanos) -> bool {
         self.look(now);
-        let may = self.has_room_for(bio, now) && (woken || self.sleepers == 0);
-        self.sleepers += u32::from(!may);
-        may
-    }
-
-    /// So many of those who sleep are woken.
-    pub(super) fn woke(&mut self, nr: u32) {
-        self.sleepers = self.sleepers.saturating_sub(nr);
+        self.inflight < self.limit(bio, now)
     }
 
     #[inline]
@@ -302,9 +290,6 @@ impl Wbt {
 mod tests {
     use super::*;
     use crate::block::rules::QueueRules;
-    use crate::event::{CallId, Content};
-    use crate::request::{BioId, IoClass, IoContext};
-    use crate::units::Sector;
 
     /// A queue whose windows see `reads` of that latency and `writes`, one after the other; the depths it ends at.
     fn depths(device_depth: u32, windows: &[(u32, u64, u32)]) -> Vec<u32> {
@@ -346,37 +331,5 @@ mod tests {
         }
         // 16 * 100 ms / isqrt(256 * (step + 1)): 16, 22, 27, 32.
         assert_eq!(windows, [100_000_000, 72_727_272, 59_259_259, 50_000_000]);
-    }
-
-    #[test]
-    fn who_comes_later_sleeps_behind_those_who_sleep() {
-        let mut wbt = Wbt::new(&QueueRules::MULTI, false, 32);
-        let write = Bio {
-            sector: Sector(0),
-            nr_sectors: 8,
-            dir: Dir::Write,
-            content: Content::Data,
-            sync: true,
-            no_idle: true,
-            class: IoClass::BestEffort,
-            prio: false,
-            flush: false,
-            context: IoContext::default(),
-            call: CallId::NONE,
-            queued: Nanos::ZERO,
-            token: 0,
-            next: BioId::NONE,
-        };
-        let goes = |wbt: &mut Wbt, woken| {
-            let may = wbt.may_write(&write, woken, Nanos::ZERO);
-            wbt.inflight += u32::from(may);
-            may
-        };
-        assert!((0..16).all(|_| goes(&mut wbt, false)) && !goes(&mut wbt, false));
-        wbt.inflight = 0;
-        // There is room, but one sleeps; who is woken does not mind, and then nobody does.
-        assert_eq!([goes(&mut wbt, false), goes(&mut wbt, true)], [false, true]);
-        wbt.woke(2);
-        assert!(goes(&mut wbt, false));
     }
 }

@@ -1,5 +1,5 @@
-//! 2024: requests that enter the scheduler when it is asked for one. Evidence: bios that join, requests that are united,
-//! sleeps for a tag.
+//! 2024: requests that enter the scheduler when it is asked for one. Evidence: bios that join, requests
+//! that are united, sleeps for a tag.
 
 use super::{Checks, ClaimResult, percent};
 use crate::incident::file::Claim;
