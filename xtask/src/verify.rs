@@ -88,6 +88,10 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     let _ = std::fs::remove_file(&notes);
     let mut steps = Steps::default();
     Steps::build("tests: build", cargo().args(["test", "--workspace", "--locked", "--no-run"]));
+    if in_ci() {
+        // 2 GiB for those who change something and build again, which nobody does here.
+        let _ = std::fs::remove_dir_all(target_folder().join("debug/incremental"));
+    }
     let tests = ["test", "--workspace", "--locked", "--no-fail-fast", "--", "--skip", ALONE];
     steps.run("tests", cargo().args(tests));
     // All programs of the workspace: for fewer, libraries would be built again with fewer features.
