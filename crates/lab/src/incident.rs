@@ -420,6 +420,11 @@ impl IncidentResult {
         self.row(self.scenario.why.get(part)?)
     }
 
+    /// The rows that play these parts; nothing if one is missing.
+    pub fn parts<const N: usize>(&self, parts: [&str; N]) -> Option<[&RowResult; N]> {
+        parts.into_iter().map(|part| self.part(part)).collect::<Option<Vec<_>>>()?.try_into().ok()
+    }
+
     /// One row against another, averaged by the scenario's rule.
     pub fn ratio(&self, of: &RowResult, to: &RowResult) -> Ratio {
         let ratios = of.ratios(to);

@@ -11,6 +11,7 @@ pub mod pool;
 pub mod shard;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use iowhy_fio::World;
 use iowhy_text::diagnose::{Problem, Problems, Span};
@@ -370,12 +371,17 @@ impl Plan {
         Ok(request)
     }
 
+    /// The numbers of a task's points.
+    fn points_of(&self, task: usize) -> Range<usize> {
+        let first = task * self.per_task;
+        first..(first + self.per_task).min(self.points())
+    }
+
     /// Makes the points of a task, one after the other. `step` is called after each.
     pub fn make(&self, task: usize, step: &dyn Fn()) -> Vec<Row> {
-        let first = task * self.per_task;
         let mut known: Option<(Point, Result<Box<RunRequest>, Problems>)> = None;
         let mut rows = Vec::new();
-        for nr in first..(first + self.per_task).min(self.points()) {
+        for nr in self.points_of(task) {
             let point = self.point(nr);
             let same = |known: &Point| Point { seed: point.seed, ..known.clone() } == point;
             let request = match &mut known {
@@ -390,9 +396,8 @@ impl Plan {
 
     /// The points of a task that no worker has survived: rows with that error, which a later call makes again.
     pub fn lost(&self, task: usize, why: &str) -> Vec<Row> {
-        let first = task * self.per_task;
         let lost = Err(Problems { list: vec![Problem::error(why)] });
-        (first..(first + self.per_task).min(self.points())).map(|nr| self.row(nr, self.point(nr), &lost)).collect()
+        self.points_of(task).map(|nr| self.row(nr, self.point(nr), &lost)).collect()
     }
 
     fn row(&self, nr: usize, point: Point, request: &Result<Box<RunRequest>, Problems>) -> Row {

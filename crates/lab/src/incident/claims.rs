@@ -303,6 +303,28 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn without_its_rows_nothing_is_shown() {
+        type Why = fn(&IncidentResult) -> String;
+        let table: [(Checks, Why); 5] = [
+            (flush_before_zeroing::CHECKS, flush_before_zeroing::why),
+            (insertion_lists::CHECKS, insertion_lists::why),
+            (plug_merge_end::CHECKS, plug_merge_end::why),
+            (plug_per_bio::CHECKS, plug_per_bio::why),
+            (wbt_write_cache::CHECKS, wbt_write_cache::why),
+        ];
+        let result = result("write_mb_s", &[("a", &[1.0])]);
+        for (checks, why) in table {
+            let [(id, _)] = checks else { panic!("one check") };
+            let claim = toml::from_str(&format!("id='{id}'\nkind='mechanism'")).expect("a claim");
+            let checked = check_one(&result, &claim, checks);
+            assert!(!checked.held, "{id}");
+            // The check itself has looked.
+            assert_eq!(checked.evidence, ["a row is missing"], "{id}");
+            assert_eq!(why(&result), "", "{id}");
+        }
+    }
+
+    #[test]
     fn claims_of_every_kind_are_held_or_not() {
         let mut times = result("elapsed_s", &[("a", &[10.0, 12.0]), ("b", &[5.0, 6.0]), ("c", &[11.0, 11.0])]);
         compare(&mut times, &[("b", "a"), ("c", "a")]);

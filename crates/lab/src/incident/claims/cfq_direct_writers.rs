@@ -89,7 +89,7 @@ fn bytes_a_visit(row: &RowResult) -> u64 {
 
 /// The cause in words, every number from the events of all repetitions.
 pub(in crate::incident) fn why(result: &IncidentResult) -> String {
-    let (Some(broken), Some(before)) = (result.part("broken"), result.part("before")) else {
+    let Some([broken, before]) = result.parts(["broken", "before"]) else {
         return String::new();
     };
     let rate = |row: &RowResult| format!("{:.1} {}", row.simulated(), row.metric.unit);

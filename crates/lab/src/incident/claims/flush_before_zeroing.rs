@@ -17,7 +17,7 @@ fn for_a_record(row: &RowResult) -> f64 {
 }
 
 fn commands(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
-    let (Some(broken), Some(before)) = (result.part("broken"), result.part("before")) else {
+    let Some([broken, before]) = result.parts(["broken", "before"]) else {
         return checked.evidence.push("a row is missing".to_owned());
     };
     checked.held = for_a_record(broken) >= EACH && for_a_record(before) <= FEW;
@@ -27,7 +27,7 @@ fn commands(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
 
 /// The cause in words, every number from the events of all repetitions.
 pub(in crate::incident) fn why(result: &IncidentResult) -> String {
-    let (Some(broken), Some(before)) = (result.part("broken"), result.part("before")) else {
+    let Some([broken, before]) = result.parts(["broken", "before"]) else {
         return String::new();
     };
     let rate = |row: &RowResult| format!("{:.2} {}", row.simulated(), row.metric.unit);
@@ -45,17 +45,4 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
         rate(before),
         rate(broken),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::incident::claims::tests::{checked, result};
-
-    #[test]
-    fn without_its_rows_nothing_is_shown() {
-        let result = result("write_mb_s", &[("a", &[1.0])]);
-        assert!(!checked(&result, "kind='mechanism'", &[("c", commands)]).held);
-        assert_eq!(why(&result), "");
-    }
 }

@@ -32,7 +32,7 @@ fn sleeps(row: &RowResult) -> f64 {
 }
 
 fn merging(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
-    let (Some(broken), Some(before)) = (result.part("broken"), result.part("before")) else {
+    let Some([broken, before]) = result.parts(["broken", "before"]) else {
         return checked.evidence.push("a row is missing".to_owned());
     };
     let bios_join = joined(before) > MOST && joined(broken) < FEW;
@@ -50,7 +50,7 @@ fn merging(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
 
 /// The cause in words, every number from the events of all repetitions.
 pub(in crate::incident) fn why(result: &IncidentResult) -> String {
-    let [Some(broken), Some(before), Some(fixed)] = ["broken", "before", "fixed"].map(|part| result.part(part)) else {
+    let Some([broken, before, fixed]) = result.parts(["broken", "before", "fixed"]) else {
         return String::new();
     };
     let rate = |row: &RowResult| format!("{:.2} {}", row.simulated(), row.metric.unit);
@@ -75,17 +75,4 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
         percent(united(fixed)),
         rate(fixed),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::incident::claims::tests::{checked, result};
-
-    #[test]
-    fn without_its_rows_nothing_is_shown() {
-        let result = result("write_mb_s", &[("a", &[1.0])]);
-        assert!(!checked(&result, "kind='mechanism'", &[("c", merging)]).held);
-        assert_eq!(why(&result), "");
-    }
 }

@@ -18,7 +18,7 @@ fn joined(row: &RowResult) -> f64 {
 }
 
 fn merges(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
-    let [Some(broken), Some(before), Some(fixed)] = ["broken", "before", "fixed"].map(|part| result.part(part)) else {
+    let Some([broken, before, fixed]) = result.parts(["broken", "before", "fixed"]) else {
         return checked.evidence.push("a row is missing".to_owned());
     };
     checked.held = joined(broken) < FEW && [before, fixed].iter().all(|row| joined(row) >= ONE_A_PAGE);
@@ -28,7 +28,7 @@ fn merges(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
 
 /// The cause in words, every number from the events of all repetitions.
 pub(in crate::incident) fn why(result: &IncidentResult) -> String {
-    let [Some(broken), Some(before), Some(fixed)] = ["broken", "before", "fixed"].map(|part| result.part(part)) else {
+    let Some([broken, before, fixed]) = result.parts(["broken", "before", "fixed"]) else {
         return String::new();
     };
     let rate = |row: &RowResult| format!("{:.0} {}", row.simulated(), row.metric.unit);
@@ -47,17 +47,4 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
         percent(joined(fixed)),
         rate(fixed),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::incident::claims::tests::{checked, result};
-
-    #[test]
-    fn without_its_rows_nothing_is_shown() {
-        let result = result("write_mib_s", &[("a", &[1.0])]);
-        assert!(!checked(&result, "kind='mechanism'", &[("c", merges)]).held);
-        assert_eq!(why(&result), "");
-    }
 }

@@ -103,7 +103,7 @@ fn gaps(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
 
 /// The rows that the claim names, on a device that never dozes.
 fn overlap_only(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
-    let (Some(of), Some(to)) = (result.part("broken_awake"), result.part("before_awake")) else {
+    let Some([of, to]) = result.parts(["broken_awake", "before_awake"]) else {
         checked.evidence.push("no row plays the part `broken_awake` or `before_awake`".to_owned());
         return;
     };
@@ -126,9 +126,7 @@ fn any_scheduler(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResu
 
 /// The cause in words, every number from this run's own layers.
 pub(in crate::incident) fn why(result: &IncidentResult) -> String {
-    let (Some(broken), Some(before), Some(fixed)) =
-        (result.part("broken"), result.part("before"), result.part("fixed"))
-    else {
+    let Some([broken, before, fixed]) = result.parts(["broken", "before", "fixed"]) else {
         return String::new();
     };
     let [broken_seen, before_seen, fixed_seen] = [broken, before, fixed].map(seen);

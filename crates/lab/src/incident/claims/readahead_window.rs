@@ -57,8 +57,7 @@ fn shape(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
 
 /// The cause in words, every number from this run's own layers: means over the repetitions.
 pub(in crate::incident) fn why(result: &IncidentResult) -> String {
-    let (Some(broken), Some(fixed), Some(alone)) = (result.part("broken"), result.part("fixed"), result.part("alone"))
-    else {
+    let Some([broken, fixed, alone]) = result.parts(["broken", "fixed", "alone"]) else {
         return String::new();
     };
     let per_run = |row: &RowResult, of: fn(&Layers) -> f64| mean(row.samples().map(|sample| of(sample.layers())));

@@ -22,7 +22,7 @@ fn waits(row: &RowResult) -> u64 {
 }
 
 fn dry(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
-    let (Some(broken), Some(before)) = (result.part("broken"), result.part("before")) else {
+    let Some([broken, before]) = result.parts(["broken", "before"]) else {
         return checked.evidence.push("a row is missing".to_owned());
     };
     checked.held = [broken, before].iter().all(|row| waits(row) > 0) && depth(broken) < LEFT * depth(before);
@@ -32,7 +32,7 @@ fn dry(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
 
 /// The cause in words, every number from the events of all repetitions.
 pub(in crate::incident) fn why(result: &IncidentResult) -> String {
-    let [Some(broken), Some(before), Some(fixed)] = ["broken", "before", "fixed"].map(|part| result.part(part)) else {
+    let Some([broken, before, fixed]) = result.parts(["broken", "before", "fixed"]) else {
         return String::new();
     };
     let rate = |row: &RowResult| format!("{:.1} {}", row.simulated(), row.metric.unit);
@@ -51,17 +51,4 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
         rate(broken),
         rate(fixed),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::incident::claims::tests::{checked, result};
-
-    #[test]
-    fn without_its_rows_nothing_is_shown() {
-        let result = result("write_mb_s", &[("a", &[1.0])]);
-        assert!(!checked(&result, "kind='mechanism'", &[("c", dry)]).held);
-        assert_eq!(why(&result), "");
-    }
 }
