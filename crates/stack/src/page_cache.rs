@@ -15,7 +15,8 @@
 //! (`mark_page_accessed`). Known deviations: one zone, no swap; a batch that a read has collected
 //! is not held while it submits read-ahead; later kernels' shadow entries and generations are not modelled here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use crate::event::FileId;
 use crate::readahead::Folio;
@@ -111,6 +112,8 @@ const NEAR: u64 = 1 << 22;
 struct Chunks {
     near: Vec<Option<Box<Chunk>>>,
     far: BTreeMap<u64, Box<Chunk>>,
+    /// Numbers of the chunks with dirty pages, and with pages being written.
+    marks: [BTreeSet<u64>; 2],
     /// Pages in them.
     nr_pages: u64,
     /// Counts additions and removals.
@@ -134,8 +137,12 @@ impl Chunks {
         self.near[index].get_or_insert_with(Chunk::new)
     }
 
-    /// The first chunk at or after `index` and before `end`, and its number.
-    fn next(&self, index: u64, end: u64) -> Option<(u64, &Chunk)> {
+    /// The first chunk at or after `index` and before `end` that may have pages with `flag`, and its number.
+    fn next(&self, index: u64, end: u64, flag: Flag) -> Option<(u64, &Chunk)> {
+        if let Some(marks) = self.marks.get(mark_of(flag)) {
+            let found = if index < end { marks.range(index..end).next() } else { None };
+            return found.and_then(|&index| Some((index, self.get(index)?)));
+        }
         let mut at = index;
         while at < end && (at as usize) < self.near.len() {
             if let Some(chunk) = &self.near[at as usize] {
@@ -148,6 +155,19 @@ impl Chunks {
             return None;
         }
         self.far.range(far..end).next().map(|(index, chunk)| (*index, chunk.as_ref()))
+    }
+
+    /// Brings the marks of some chunks in line with their flags.
+    fn mark(&mut self, chunks: RangeInclusive<u64>, flag: Flag) {
+        for index in chunks {
+            let any = self.get(index).is_some_and(|chunk| chunk.flags[flag as usize] != 0);
+            let marks = &mut self.marks[mark_of(flag)];
+            if any {
+                marks.insert(index)
+            } else {
+                marks.remove(&index)
+            };
+        }
     }
 }
 
@@ -163,6 +183,15 @@ pub struct PageCache {
     nr_writeback: u64,
     /// References of those who sleep for a page, by file and page.
     held: BTreeMap<(u32, u64), u32>,
+}
+
+/// The place in [`Chunks::marks`] of a flag; of others there are none.
+fn mark_of(flag: Flag) -> usize {
+    match flag {
+        Flag::Dirty => 0,
+        Flag::Writeback => 1,
+        _ => usize::MAX,
+    }
 }
 
 /// The bits `from ..` of a word, at most `nr` of them.
@@ -262,6 +291,9 @@ impl PageCache {
             _ => return,
         };
         *counter = if on { *counter + changed } else { *counter - changed };
+        if changed > 0 {
+            self.files[file.0 as usize].mark(page.0 / 64..=(page.0 + nr_pages - 1) / 64, flag);
+        }
     }
 
     /// Calls `change` with each chunk of a run and the bits of it that belong to the run.
@@ -325,7 +357,7 @@ impl PageCache {
         let chunks = &self.files[file.0 as usize];
         let mut at = page.0;
         while at < end.0
-            && let Some((index, chunk)) = chunks.next(at / 64, end.0.div_ceil(64))
+            && let Some((index, chunk)) = chunks.next(at / 64, end.0.div_ceil(64), flag)
         {
             at = at.max(index * 64);
             let word = chunk.flags[flag as usize] >> (at % 64);
