@@ -53,6 +53,9 @@ enum Side {
 
 const SIDES: [Side; 2] = [Side::Peer, Side::Iowhy];
 
+/// Name of iowhy's program for what it does not take over from a peer.
+const ITSELF: &str = "iowhy";
+
 /// What judges work with.
 struct Ground {
     /// A folder of this run.
@@ -203,7 +206,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     if settings.page {
         let path = root().join("docs/COMPATIBILITY.md");
         let page = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let before = PART.of(&page).filter(|_| !settings.only.is_empty()).unwrap_or_default();
+        let before = PART.of(&page).unwrap_or_default();
         renew("COMPATIBILITY.md", PART, &format!("{machine}.\n\n{}", table(before, &rows, &run)))?;
     }
     steps.end()
@@ -278,7 +281,8 @@ fn all(mut ground: Ground, settings: &Settings, steps: &mut Steps) -> Result<Vec
 /// A virtual environment with what scripts of the whole form import.
 fn python() -> Result<PathBuf, String> {
     let folder = std::path::absolute(target_folder().join("peers/venv")).map_err(|error| error.to_string())?;
-    let script = "python3 -m venv \"$1\" && \"$1/bin/pip\" install -q numpy scipy pandas fio-plot && touch \"$1/done\"";
+    let script =
+        "python3 -m venv \"$1\" && \"$1/bin/pip\" install -q numpy scipy pandas six fio-plot && touch \"$1/done\"";
     if !folder.join("done").is_file() {
         let status = Command::new("sh").args(["-c", script, "sh"]).arg(&folder).status();
         if !status.is_ok_and(|status| status.success()) {
@@ -288,15 +292,16 @@ fn python() -> Result<PathBuf, String> {
     Ok(folder.join("bin"))
 }
 
-/// Programs with the peers' names in a folder for each side.
+/// Programs with the peers' names in a folder for each side, and iowhy under its own name.
 fn wrap(ground: &Ground, binary: &Path) -> Outcome {
     for side in SIDES {
         let folder = &ground.programs[side as usize];
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         fs::create_dir_all(folder).map_err(failed)?;
-        for name in ["fio", "sysbench"] {
+        for name in ["fio", "sysbench", ITSELF] {
             let script = match side {
                 Side::Peer => format!("#!/bin/sh\nexec /usr/bin/{name} \"$@\"\n"),
+                Side::Iowhy if name == ITSELF => format!("#!/bin/sh\nexec '{}' \"$@\"\n", binary.display()),
                 Side::Iowhy => format!("#!/bin/sh\nexec '{}' {name} \"$@\"\n", binary.display()),
             };
             let path = folder.join(name);

@@ -4,13 +4,14 @@
 //! Two runs are equal if jobs agree in names, groups, errors, bytes, calls and syncs, and iowhy's JSON lacks no key of
 //! fio's. Files that fio does not run, does not end in time, or runs differently the second time, because counts depend
 //! on chance or on times, are not compared, nor are those with an engine that iowhy refuses by name.
+//! What iowhy runs on this kernel, the simulator has to run, with the same bytes and calls.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Ground, Row, SIDES, Side};
+use super::{Ground, ITSELF, Row, SIDES, Side};
 
 /// Longest file, bytes.
 const LONGEST: u64 = 4 << 20;
@@ -43,7 +44,7 @@ pub(super) fn run(ground: &Ground) -> Result<Vec<Row>, String> {
     for folder in ["examples", "t/jobs"] {
         files.extend(crate::tidy::files(&ground.source.join(folder), "fio"));
     }
-    let (mut accepted, mut equal) = (Vec::new(), Vec::new());
+    let (mut accepted, mut equal, mut simulated) = (Vec::new(), Vec::new(), Vec::new());
     for path in files.iter().step_by(if ground.whole { 1 } else { SHARE }) {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let [peer, ours] = SIDES.map(|side| accepts(ground, side, path));
@@ -65,9 +66,13 @@ pub(super) fn run(ground: &Ground) -> Result<Vec<Row>, String> {
             // An engine that is refused by name, as the page says.
             Err(said) if said.contains("` is not run here") => continue,
             Err(_) => Some("fails".to_owned()),
-            Ok(ours) => difference(&peer, &ours),
+            Ok(ours) => {
+                let differs = simulator(ground, &text, &ours)?;
+                simulated.push(cell(&name, differs));
+                difference(&peer, &ours)
+            }
         };
-        equal.push((differs.as_ref().map_or(name.clone(), |what| format!("{name} ({what})")), differs.is_none()));
+        equal.push(cell(&name, differs));
     }
     // A quarter of the files may have more of the engines that are refused.
     let least = if ground.whole { [92, 95] } else { [60, 85] };
@@ -78,7 +83,43 @@ pub(super) fn run(ground: &Ground) -> Result<Vec<Row>, String> {
             least[1],
             equal,
         ),
+        Row::new(
+            format!("the same short forms in the simulator, bytes and calls{}", ground.version),
+            least[1],
+            simulated,
+        ),
     ])
+}
+
+/// A cell that holds if nothing differs.
+fn cell(name: &str, differs: Option<String>) -> (String, bool) {
+    (differs.as_ref().map_or(name.to_owned(), |what| format!("{name} ({what})")), differs.is_none())
+}
+
+/// What differs between a run on this kernel and the same job in the simulator.
+fn simulator(ground: &Ground, text: &str, live: &Value) -> Result<Option<String>, String> {
+    let folder = ground.cell(Side::Iowhy)?;
+    std::fs::write(folder.join("job.fio"), text).map_err(|error| error.to_string())?;
+    let mut command = ground.command(Side::Iowhy, "sh", &folder);
+    command.args(["-c", "exec \"$@\" 2>errors", "sh"]).arg(ground.program(Side::Iowhy, ITSELF));
+    let said = ground.run(command.args(["run", "job.fio", "--on", "sim:linux-6.18", "--json"]), 60)?;
+    let Ok(run) = serde_json::from_str::<Value>(&said.text) else { return Ok(Some("does not end".to_owned())) };
+    if said.code != Some(0) {
+        return Ok(Some(run["problems"][0]["message"].as_str().unwrap_or("fails").to_owned()));
+    }
+    let jobs = live["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let metrics = &run["runs"][0]["metrics"];
+    let number = |key: &str| metrics[key].as_f64().unwrap_or(0.0);
+    for direction in ["read", "write"] {
+        for (key, rate, unit) in [("io_bytes", "mb_s", 1e6), ("total_ios", "iops", 1.0)] {
+            let real: f64 = jobs.iter().filter_map(|job| job[direction][key].as_f64()).sum();
+            let here = (number("elapsed_s") * number(&format!("{direction}_{rate}")) * unit).round();
+            if real != here {
+                return Ok(Some(format!("{direction} {key} {real} and {here}")));
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn accepts(ground: &Ground, side: Side, path: &Path) -> Result<bool, String> {
