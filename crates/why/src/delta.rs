@@ -5,7 +5,7 @@
 //! a relative difference beyond the noise of simulated runs has to do, and the answer states it.
 
 use super::digest::{Digest, Time};
-use super::{MATERIAL_PCT, Side};
+use super::{LEVEL, MATERIAL_PCT, Side};
 use iowhy_compare::Verdict;
 use iowhy_stats::figure::share;
 use iowhy_stats::{mann_whitney, welch};
@@ -63,6 +63,8 @@ const SINGLE_LIVE: f64 = 0.25;
 const MOST_SINGLE_LIVE: f64 = 0.6;
 /// The same of a few recordings a side.
 const FEW_LIVE: f64 = 0.05;
+/// Fewest runs of a side that tell how much its runs differ.
+const SPREAD: usize = 3;
 /// Standard errors within recordings that single ones have to differ by.
 const OWN_ERRORS: f64 = 2.5;
 
@@ -382,8 +384,12 @@ impl<'a> Delta<'a> {
         if a > 0.0 { 100.0 * (b - a) / a } else { 0.0 }
     }
 
-    /// Interval of that change: of the difference of the means by Welch, over the base's mean; infinite of single runs.
+    /// Interval of that change: of the difference of the means by Welch, over the base's mean; infinite if a side has one
+    /// or two runs.
     pub fn interval_pct(&self, level: f64) -> (f64, f64) {
+        if self.fast.runs.len().min(self.slow.runs.len()) < SPREAD {
+            return (f64::NEG_INFINITY, f64::INFINITY);
+        }
         let times = |side: &Side| side.runs.iter().map(|run| self.time_of(run)).collect::<Vec<f64>>();
         let (fast, slow) = (times(self.fast), times(self.slow));
         let [a, b] = if self.a_is_slow { [slow, fast] } else { [fast, slow] };
@@ -421,10 +427,12 @@ impl<'a> Delta<'a> {
             return (Verdict::Same, format!("the sides differ by less than {MATERIAL_PCT} %"));
         }
         let whole = self.of(|digest| self.time_of(digest));
-        // With few runs a rank test cannot be sure of anything; then the spread has to speak.
+        // With few runs a rank test cannot be sure of anything; then the spread has to speak, and the interval if there
+        // is one.
         let few = fast.len().min(slow.len()) < 5;
         let p = mann_whitney::test(&fast, &slow).map_or(1.0, |test| test.p);
-        let apart = if few { whole.sure() } else { p < 0.01 };
+        let (low, high) = self.interval_pct(LEVEL);
+        let apart = if few { whole.sure() && (low.is_infinite() || low * high > 0.0) } else { p < 0.01 };
         let small = self.live() && few && change.abs() < 100.0 * FEW_LIVE;
         match apart && !small {
             true if few => (changed, "the sides differ by far more than their runs do".to_owned()),
