@@ -44,6 +44,7 @@ use wbt::Wbt;
 use crate::device::{Command, Completion, Device};
 use crate::elevator::{Ctx, Elevator, Quirks};
 use crate::event::{CallId, Content, Dir, IdleEnd, MergeKind, RqId, UnplugCause, What};
+use crate::lifecycle::submitter;
 use crate::plug::{PlugJoin, PlugOrder, Plugging};
 use crate::record::Recorder;
 use crate::request::{Bio, BioId, Bios, IoClass, IoContext, Request, Requests};
@@ -103,8 +104,8 @@ pub struct QueueLimits {
 pub enum Submitted {
     /// It is on its way.
     Queued,
-    /// No request is free: wait for one and submit again.
-    NoRequest,
+    /// No request is free, or the writeback throttle is shut: wait in the line of this class and submit again.
+    NoRequest(Dir),
 }
 
 /// How a bio was taken.
@@ -114,8 +115,8 @@ enum Taken {
     New,
     /// Into a request that was there already.
     Joined,
-    /// Not at all.
-    NoRequest,
+    /// Not at all; the submitter joins the line of this class.
+    NoRequest(Dir),
 }
 
 /// Requests that a task holds back.
@@ -325,15 +326,8 @@ impl BlockQueue {
     /// The pool whose waiters a bio joins when it gets no request: [`Dir::Read`] stands for the first pool of a legacy
     /// queue (reads, or everything synchronous) and for tags, [`Dir::Write`] for the second and the throttle. It
     /// is the argument of [`BlockQueue::should_wake_waiter`] and [`BlockQueue::no_waiters`].
-    pub fn waiter_class(&self, bio: &Bio, now: Nanos) -> Dir {
-        if self.multi {
-            // Tags have one line of waiters; the second one is that of the writeback throttle.
-            return match &self.wbt {
-                Some(wbt) if Wbt::concerns(bio) && !wbt.has_room_for(bio, now) => Dir::Write,
-                _ => Dir::Read,
-            };
-        }
-        if self.pools.class(bio.dir, bio.sync) == 0 { Dir::Read } else { Dir::Write }
+    fn waiter_class(&self, bio: &Bio) -> Dir {
+        if self.multi || self.pools.class(bio.dir, bio.sync) == 0 { Dir::Read } else { Dir::Write }
     }
 
     /// A task has been stopped because too much is dirty: the writeback throttle lets more through for a while.
@@ -375,12 +369,7 @@ impl BlockQueue {
         if self.multi {
             extra.hw_queue = self.tags.queue_of(bio.context.task);
             extra.tag = self.tags.take(extra.hw_queue);
-            if let Some(wbt) = &mut self.wbt
-                && Wbt::concerns(bio)
-            {
-                extra.throttled = true;
-                wbt.wrote();
-            }
+            extra.throttled = self.wbt.is_some() && Wbt::concerns(bio);
         } else {
             self.pools.took(self.pools.class(bio.dir, bio.sync), &self.limits);
         }
@@ -393,8 +382,11 @@ impl BlockQueue {
         if self.multi {
             let Extra { hw_queue, tag, .. } = self.extra[id.0 as usize];
             self.freed[Dir::Read as usize] += self.tags.give(hw_queue, tag);
-            if let Some(wbt) = &self.wbt {
-                self.freed[Dir::Write as usize] = wbt.wakes(now);
+            if self.extra[id.0 as usize].throttled
+                && let Some(wbt) = &mut self.wbt
+            {
+                wbt.gave_back(now);
+                self.freed[Dir::Write as usize] += wbt.take_woken();
             }
             return;
         }
@@ -519,9 +511,9 @@ impl BlockQueue {
 
     /// Hands in a bio. `plug` is the submitter's list if it has one.
     pub fn submit(&mut self, now: Nanos, bio: Bio, plug: Option<&mut PlugList>, rec: &mut Recorder<'_>) -> Submitted {
-        match self.take_bio(now, bio, plug, rec) {
+        match self.take_bio(now, bio, plug, false, rec) {
             Taken::New | Taken::Joined => Submitted::Queued,
-            Taken::NoRequest => Submitted::NoRequest,
+            Taken::NoRequest(class) => Submitted::NoRequest(class),
         }
     }
 
@@ -529,23 +521,27 @@ impl BlockQueue {
     /// join another by now, the request is for the next who waits (2.6.6: `freereq`).
     #[cold]
     pub fn resubmit(&mut self, now: Nanos, bio: Bio, plug: Option<&mut PlugList>, rec: &mut Recorder<'_>) -> Submitted {
-        match self.take_bio(now, bio, plug, rec) {
+        match self.take_bio(now, bio, plug, true, rec) {
             Taken::New => Submitted::Queued,
             Taken::Joined => {
-                let class = self.waiter_class(&bio, now);
+                let class = self.waiter_class(&bio);
                 self.freed[class as usize] += u32::from(self.should_wake_waiter(class));
                 Submitted::Queued
             }
-            Taken::NoRequest => Submitted::NoRequest,
+            Taken::NoRequest(class) => Submitted::NoRequest(class),
         }
     }
 
     #[inline(always)]
-    fn take_bio(&mut self, now: Nanos, mut bio: Bio, plug: Option<&mut PlugList>, rec: &mut Recorder<'_>) -> Taken {
-        bio.queued = now;
+    fn take_bio(
+        &mut self,
+        now: Nanos,
+        mut bio: Bio,
+        plug: Option<&mut PlugList>,
+        again: bool,
+        rec: &mut Recorder<'_>,
+    ) -> Taken {
         bio.next = BioId::NONE;
-        let what =
-            What::BioQueue { dir: bio.dir, content: bio.content, sector: bio.sector, nr_sectors: bio.nr_sectors };
         if self.bio_based {
             // No request, no statistics, no time: the target ends the bio as it is handed in.
             self.finished.push(bio);
@@ -558,20 +554,38 @@ impl BlockQueue {
             }
             bio.flush = false;
         }
+        let Bio { dir, content, sector, nr_sectors, .. } = bio;
+        let what = What::BioQueue { dir, content, sector, nr_sectors };
+        // A bio is known by its call: one of no call is told of when it has its request, lest it be taken for another.
+        let named = submitter(bio.call) != CallId::NONE;
+        if !again {
+            bio.queued = now;
+            if named {
+                rec.event(now, bio.call, what);
+            }
+        }
+        let taken = |rec: &mut Recorder<'_>| {
+            if !named {
+                rec.event(now, bio.call, what);
+            }
+        };
+        // blk-mq waits for a tag behind its attempts to merge, and does not try again.
+        let merges = !(again && self.multi);
         let mut plug = plug;
-        if let Some(list) = plug.as_deref_mut()
+        if merges
+            && let Some(list) = plug.as_deref_mut()
             && let Some((rq, kind)) = self.plug_candidate(list, &bio)
         {
-            rec.event(now, bio.call, what);
+            taken(rec);
             self.join(rq, kind, bio, now, rec);
             return Taken::Joined;
         }
         let was_empty = self.is_empty();
-        if !was_empty && !bio.flush && self.rules.merging != Merging::Never {
+        if merges && !was_empty && !bio.flush && self.rules.merging != Merging::Never {
             let offered = self.elevator(now, rec, |e, ctx| e.merge(ctx, &bio)).filter(|(rq, _)| self.may_join(*rq));
             if let Some((rq, kind)) = offered {
                 if self.size_allows(rq, bio.nr_sectors) {
-                    rec.event(now, bio.call, what);
+                    taken(rec);
                     self.join(rq, kind, bio, now, rec);
                     self.elevator(now, rec, |e, ctx| e.merged(ctx, rq, kind));
                     self.note_merge(rq);
@@ -588,11 +602,11 @@ impl BlockQueue {
                 }
             }
         }
-        if !self.has_request(&bio, now) {
+        if let Err(class) = self.has_request(&bio, again, now) {
             self.unplug(now, UnplugCause::NoRequest, rec);
-            return Taken::NoRequest;
+            return Taken::NoRequest(class);
         }
-        rec.event(now, bio.call, what);
+        taken(rec);
         if self.multi {
             self.queue_multi(bio, plug, now, rec);
             return Taken::New;
@@ -801,31 +815,34 @@ impl BlockQueue {
 
     /// `gone` has been united with another request.
     fn note_united(&mut self, gone: RqId, now: Nanos) {
-        if self.extra[gone.0 as usize].throttled
-            && let Some(wbt) = &mut self.wbt
-        {
-            wbt.dropped();
-        }
         self.note_freed(gone, now);
     }
 
-    /// Whether this bio's submitter can have a request now.
-    fn has_request(&mut self, bio: &Bio, now: Nanos) -> bool {
-        if self.multi {
-            if let Some(wbt) = &mut self.wbt
-                && Wbt::concerns(bio)
-                && !wbt.may_write(bio, now)
-            {
-                return false;
+    /// Whether this bio's submitter, `again` if it has waited for that, can have a request now; or where it has to wait.
+    fn has_request(&mut self, bio: &Bio, again: bool, now: Nanos) -> Result<(), Dir> {
+        let has = if self.multi {
+            let throttle = self.wbt.as_mut().filter(|_| Wbt::concerns(bio));
+            if let Some(wbt) = throttle {
+                let may = wbt.may_write(bio, again, now);
+                self.freed[Dir::Write as usize] += wbt.take_woken();
+                if !may {
+                    return Err(Dir::Write);
+                }
             }
             let schedules = self.quirks.schedules;
             let limit = if schedules { self.elevator.tag_limit(bio, self.tags.limit()) } else { Limit::None };
-            return self.tags.reserve(self.tags.queue_of(bio.context.task), limit);
-        }
-        let elevator = &self.elevator;
-        self.pools.has_request(bio, now, &self.limits, self.queued_sectors, || {
-            elevator.may_queue(bio.context, bio.dir) == Some(true)
-        })
+            let has = self.tags.reserve(self.tags.queue_of(bio.context.task), limit);
+            if let Some(wbt) = self.wbt.as_mut().filter(|_| !has && Wbt::concerns(bio)) {
+                wbt.comes_again();
+            }
+            has
+        } else {
+            let elevator = &self.elevator;
+            self.pools.has_request(bio, now, &self.limits, self.queued_sectors, || {
+                elevator.may_queue(bio.context, bio.dir) == Some(true)
+            })
+        };
+        if has { Ok(()) } else { Err(self.waiter_class(bio)) }
     }
 
     /// A task that has waited for a request may take several.
@@ -838,8 +855,8 @@ impl BlockQueue {
     /// Whether a task that waits for a request of this class should be woken.
     pub fn should_wake_waiter(&self, class: Dir) -> bool {
         if self.multi {
-            let room = || self.wbt.as_ref().is_none_or(Wbt::has_room);
-            return if class == Dir::Read { self.tags.any_free() } else { room() };
+            // The throttle wakes its waiters itself.
+            return class == Dir::Read && self.tags.any_free();
         }
         self.pools.should_wake_waiter(class as usize, &self.limits, self.queued_sectors)
     }
@@ -1365,12 +1382,12 @@ impl BlockQueue {
     fn finish(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
         let Request { call, dir, nr_sectors, nr_bios, first, issued, .. } = self.requests[id];
         rec.event(now, call, What::Complete { rq: id, dir, nr_sectors });
-        let Extra { elevated, throttled, .. } = self.extra[id.0 as usize];
+        let elevated = self.extra[id.0 as usize].elevated;
         if elevated && self.quirks.minds_completions {
             self.elevator(now, rec, |e, ctx| e.completed(ctx, id));
         }
         if let Some(wbt) = &mut self.wbt {
-            wbt.completed(id.0, dir, now.saturating_sub(issued), throttled, now);
+            wbt.completed(id.0, dir, now.saturating_sub(issued), now);
         }
         self.queued_sectors -= u64::from(nr_sectors);
         self.note_freed(id, now);

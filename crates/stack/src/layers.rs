@@ -9,6 +9,7 @@
 
 use crate::event::{CallId, Content, Dir, Event, EventSink, JournalStep, MergeKind, Op, RaKind, RqId, What};
 use crate::histogram::Histogram;
+use crate::lifecycle::submitter;
 use crate::units::{Nanos, Sector};
 
 /// Time between two stages of a bio or request.
@@ -233,7 +234,8 @@ pub struct LayerObserver {
     layers: Layers,
     requests: Vec<RequestTimes>,
     calls: Vec<OpenCall>,
-    last_queued: Nanos,
+    /// Bios without a request, by their submitter: when they came.
+    bios: Vec<(CallId, Nanos)>,
     last_end: u64,
     idle_since: Option<Nanos>,
     in_driver: u32,
@@ -278,6 +280,12 @@ impl LayerObserver {
     #[cold]
     fn make_room(&mut self, index: usize) {
         self.requests.resize(index + 1, RequestTimes::default());
+    }
+
+    /// The time at which the submitter's bio came; it is forgotten.
+    fn came(&mut self, call: CallId) -> Option<Nanos> {
+        let place = self.bios.iter().rposition(|(of, _)| *of == submitter(call))?;
+        Some(self.bios.swap_remove(place).1)
     }
 
     fn call(&mut self, id: CallId) -> Option<&mut OpenCall> {
@@ -401,16 +409,20 @@ impl LayerObserver {
             What::RaReopened { .. } => self.layers.reopens += 1,
             What::PageAdd { nr_pages, .. } => self.layers.pages_added += u64::from(nr_pages),
             What::PageRemove { nr_pages, .. } => self.layers.pages_removed += u64::from(nr_pages),
-            What::BioQueue { .. } => self.last_queued = at,
+            What::BioQueue { .. } => {
+                self.came(event.call);
+                self.bios.push((submitter(event.call), at));
+            }
             What::GetRequest { rq } => {
                 self.account(at);
                 self.in_queue += 1;
-                let queued = self.last_queued;
+                let queued = self.came(event.call).unwrap_or(at);
                 *self.times(rq.0) =
                     RequestTimes { queued, allocated: at, inserted: at, issued: at, ..RequestTimes::default() };
                 self.layers.phases.q2g.record(at.saturating_sub(queued).0);
             }
             What::Merge { rq, kind, .. } => {
+                self.came(event.call);
                 self.times(rq.0).merges += 1;
                 if kind == MergeKind::Front {
                     self.layers.front_merges += 1;

@@ -117,8 +117,8 @@ pub struct Lifecycle<T> {
     pub depth: u32,
 }
 
-/// I/O of the workload outside of its calls has no call either.
-fn submitter(call: CallId) -> CallId {
+/// By which name a bio's request is found: I/O of the workload outside of its calls has no call either.
+pub fn submitter(call: CallId) -> CallId {
     if call == CallId::OWN { CallId::NONE } else { call }
 }
 

@@ -828,13 +828,13 @@ impl<'p, 's> World<'p, 's> {
                     true => block.resubmit(self.now.get(), bio, list, &mut rec),
                 }
             };
-            self.after_block();
-            if submitted == Submitted::Queued {
+            let Submitted::NoRequest(class) = submitted else {
+                self.after_block();
                 return;
-            }
-            let class = self.block.borrow().waiter_class(&bio, self.now.get());
+            };
+            // Requests that are flushed now may be united, which frees some: perhaps there is one for this task.
             self.sched.borrow_mut().wait_for_request(self.current.get(), class);
-            // Flushed bios may be united, which frees requests: perhaps there is one for this task by now.
+            self.after_block();
             self.kick_io();
             // Only a free request ends this sleep, not what else may wake the task (a daemon is asked for its work).
             while self.sched.borrow().waits_for_request(self.current.get()) {

@@ -362,9 +362,9 @@ fn a_full_queue_refuses_all_but_the_task_that_filled_it_for_a_while() {
         assert_eq!(submit(&mut driver, 0), Submitted::Queued);
     }
     assert_eq!(driver.unplugs(), []);
-    assert_eq!(submit(&mut driver, 0), Submitted::NoRequest);
+    assert_eq!(submit(&mut driver, 0), Submitted::NoRequest(Read));
     assert_eq!(driver.unplugs(), [(UnplugCause::NoRequest, 5)], "whoever must wait pulls the plug");
-    assert_eq!(submit(&mut driver, 1), Submitted::NoRequest);
+    assert_eq!(submit(&mut driver, 1), Submitted::NoRequest(Read));
     // The other direction has requests of its own.
     driver.task = 1;
     assert_eq!(driver.submit(Write, 90_000, 8), Submitted::Queued);
@@ -378,13 +378,13 @@ fn a_full_queue_refuses_all_but_the_task_that_filled_it_for_a_while() {
 
 #[test]
 fn a_task_that_has_waited_may_take_several_requests_but_only_for_20_ms() {
-    for (wait_ms, expected) in [(0, Submitted::Queued), (20, Submitted::Queued), (21, Submitted::NoRequest)] {
+    for (wait_ms, expected) in [(0, Submitted::Queued), (20, Submitted::Queued), (21, Submitted::NoRequest(Read))] {
         let mut driver = Driver::new(Setup { nr_requests: 4, batch_requests: 2, ..SETUP });
         for request in 0..5 {
             driver.submit(Read, request * 1000, 8);
         }
         driver.task = 7;
-        assert_eq!(driver.submit(Read, 70_000, 8), Submitted::NoRequest);
+        assert_eq!(driver.submit(Read, 70_000, 8), Submitted::NoRequest(Read));
         // The waiter is made a batcher when it wakes up, and comes back after a while. The queue is still full, because
         // it has been plugged again and nothing has ended: the device is not asked.
         driver.with(|queue, now, _| queue.make_batcher(7, now));
@@ -407,7 +407,7 @@ fn the_pool_of_2_4_is_shared_and_writers_wait_for_bytes_before_readers_do() {
         let at = driver.events.len() as u64 * 1000;
         driver.submit(dir, at, 8)
     });
-    assert_eq!(taken[3..], [Submitted::Queued, Submitted::NoRequest]);
+    assert_eq!(taken[3..], [Submitted::Queued, Submitted::NoRequest(Read)]);
 }
 
 #[test]
@@ -569,10 +569,25 @@ fn plug_lists_agree_with_a_naive_list() {
 #[test]
 fn a_task_that_is_refused_a_request_has_lost_nothing() {
     let mut driver = Driver::new(Setup { nr_requests: 4, batch_requests: 0, ..SETUP });
-    let taken = (0..10).filter(|request| driver.submit(Read, request * 1000, 8) == Submitted::Queued).count();
+    let bios = [0, 1, 2, 3, 4, 5].map(|request| driver.bio(Read, request * 1000, 8, false));
+    let submit = |driver: &mut Driver, bio, again| {
+        driver.with(|queue, now, rec| match again {
+            false => queue.submit(now, bio, None, rec),
+            true => queue.resubmit(now, bio, None, rec),
+        })
+    };
+    let refused: Vec<Bio> =
+        bios.into_iter().filter(|bio| submit(&mut driver, *bio, false) != Submitted::Queued).collect();
+    assert_eq!(refused.len(), 2);
     driver.drain();
-    assert_eq!(driver.finished.len(), taken);
-    assert_eq!(driver.count(|what| matches!(what, What::BioQueue { .. })), taken, "a refused bio has not been queued");
+    driver.with(|queue, _, _| queue.no_waiters(Read));
+    for bio in refused {
+        assert_eq!(submit(&mut driver, bio, true), Submitted::Queued);
+        driver.drain();
+    }
+    assert_eq!(driver.finished.len(), bios.len());
+    let told = driver.count(|what| matches!(what, What::BioQueue { .. }));
+    assert_eq!(told, bios.len(), "a bio is queued when it comes, and not again");
 }
 
 #[test]
@@ -831,7 +846,7 @@ fn tags_are_what_the_device_and_the_scheduler_say() {
         assert_eq!(given.borrow().len(), tags.min(device.0 as usize), "{elevator} {device:?}");
         // Another task's tags are those of its own hardware queue.
         driver.task = 1;
-        let other = if device.1 > 1 { Submitted::Queued } else { Submitted::NoRequest };
+        let other = if device.1 > 1 { Submitted::Queued } else { Submitted::NoRequest(Read) };
         assert_eq!(driver.submit(Read, 900_000, 8), other, "{elevator} {device:?}");
         driver.drain();
         assert_eq!(driver.queue.tags().0, 0);
@@ -889,7 +904,7 @@ fn pools_are_by_direction_or_by_synchrony_and_capped_since_2_6_18() {
         driver.with(|queue, now, _| queue.make_batcher(2, now));
         assert_eq!(one(&mut driver, Read), Submitted::Queued, "a batcher itself when it fills the pool");
         driver.task = 3;
-        assert_eq!(one(&mut driver, Read) == Submitted::NoRequest, shared);
+        assert_eq!(one(&mut driver, Read) == Submitted::NoRequest(Read), shared);
         // Tasks that have waited come one after the other; how far do they get?
         let mut taken = 128;
         for task in 100..110 {
@@ -971,7 +986,8 @@ fn buffered_writes_wait_when_reads_are_slow_and_direct_ones_never() {
         assert_eq!(found, admitted, "{elevator}, sync {sync}, wbt {wbt}");
         assert!(driver.queue.should_wake_waiter(Read));
         driver.drain();
-        assert!(driver.queue.should_wake_waiter(Write));
+        // The one that was refused, or nobody.
+        assert_eq!(driver.queue.take_freed(Write), u32::from(admitted == 4), "{elevator}, sync {sync}, wbt {wbt}");
     }
     // Reads take 100 us and should take 50: after some windows one write at a time is left.
     let (mut driver, _) = noted(rules, "none", "task-5.16", (128, 1));
@@ -980,6 +996,11 @@ fn buffered_writes_wait_when_reads_are_slow_and_direct_ones_never() {
         driver.submit(Read, 1 << 20, 8);
         driver.sync = false;
         while driver.submit(Write, 1 << 21, 8) == Submitted::Queued {}
+        driver.drain();
+        // Whoever was refused writes before anybody else may.
+        assert_eq!(driver.queue.take_freed(Write), 1);
+        let bio = driver.bio(Write, 1 << 21, 8, false);
+        assert_eq!(driver.with(|queue, now, rec| queue.resubmit(now, bio, None, rec)), Submitted::Queued);
         driver.drain();
     }
     let left = (0..64).take_while(|i| driver.submit(Write, i * 100, 8) == Submitted::Queued).count();
@@ -1053,6 +1074,20 @@ fn identities(seed: u64) {
     let by_task = plug.name.starts_with("task");
     let mut lists = vec![PlugList::new(); 4];
     let mut accepted: BTreeMap<u64, (u64, u32, bool)> = BTreeMap::new();
+    let mut dropped = 0;
+    // Those that wait for a place and for a tag: they come again as they are woken.
+    let mut waiting = [VecDeque::new(), VecDeque::new()];
+    let wake = |driver: &mut Driver, waiting: &mut [VecDeque<Bio>; 2], accepted: &mut BTreeMap<_, _>| {
+        for class in [Read, Write] {
+            for _ in 0..driver.queue.take_freed(class) {
+                let Some(bio) = waiting[class as usize].pop_front() else { break };
+                match driver.with(|queue, now, rec| queue.resubmit(now, bio, None, rec)) {
+                    Submitted::Queued => drop(accepted.insert(bio.token, (bio.sector.0, bio.nr_sectors, bio.flush))),
+                    Submitted::NoRequest(class) => waiting[class as usize].push_back(bio),
+                }
+            }
+        }
+    };
     for token in 0..300u64 {
         let task = pick(4);
         driver.task = task as u32;
@@ -1073,10 +1108,18 @@ fn identities(seed: u64) {
         }
         let submitted =
             driver.with(|queue, now, rec| queue.submit(now, bio, if plugged { Some(&mut list) } else { None }, rec));
-        if submitted == Submitted::Queued {
-            accepted.insert(token, (sector, nr_sectors, flush));
-        }
-        if submitted == Submitted::NoRequest || pick(6) == 0 {
+        let refused = match submitted {
+            Submitted::Queued => accepted.insert(token, (sector, nr_sectors, flush)).is_some(),
+            Submitted::NoRequest(class) if multi => {
+                waiting[class as usize].push_back(bio);
+                true
+            }
+            Submitted::NoRequest(_) => {
+                dropped += 1;
+                true
+            }
+        };
+        if refused || pick(6) == 0 {
             driver.with(|queue, now, rec| queue.flush_plug(now, &mut list, UnplugCause::Schedule, rec));
         } else if pick(20) == 0 {
             driver.with(|queue, now, rec| queue.flush_plug_from_schedule(now, &mut list, rec));
@@ -1087,6 +1130,9 @@ fn identities(seed: u64) {
             driver.run_until(until);
             driver.now = until;
         }
+        if multi {
+            wake(&mut driver, &mut waiting, &mut accepted);
+        }
         let (used, limit) = driver.queue.tags();
         assert!(used <= limit, "{name}");
     }
@@ -1094,6 +1140,11 @@ fn identities(seed: u64) {
         driver.with(|queue, now, rec| queue.flush_plug(now, &mut list, UnplugCause::Finish, rec));
     }
     driver.drain();
+    while driver.queue.has_freed() && multi {
+        wake(&mut driver, &mut waiting, &mut accepted);
+        driver.drain();
+    }
+    assert_eq!(waiting.each_ref().map(VecDeque::len), [0, 0], "{name}: some sleep for ever");
     let mut finished = driver.finished.clone();
     finished.sort_unstable();
     assert!(finished.iter().eq(accepted.keys()), "{name}: bios are lost or doubled");
@@ -1108,7 +1159,7 @@ fn identities(seed: u64) {
     // Counted from the events: time in the queue, time busy, and no flush before what it follows.
     let mut layers = iowhy_stack::layers::LayerObserver::default();
     let (mut in_queue, mut in_driver, mut last) = (0u64, 0u64, Nanos::ZERO);
-    let (mut waited, mut busy, mut nr_bios, mut waiting) = (0u128, 0u64, 0u64, BTreeSet::new());
+    let (mut waited, mut busy, mut nr_bios, mut waiting) = (0u128, 0u64, 0, BTreeSet::new());
     for event in &driver.events {
         iowhy_stack::event::EventSink::event(&mut layers, event);
         let passed = event.at.saturating_sub(last).0;
@@ -1137,7 +1188,7 @@ fn identities(seed: u64) {
             _ => {}
         }
     }
-    assert_eq!((in_queue, in_driver, waiting.len(), nr_bios), (0, 0, 0, accepted.len() as u64), "{name}");
+    assert_eq!((in_queue, in_driver, waiting.len(), nr_bios), (0, 0, 0, accepted.len() + dropped), "{name}");
     let layers = layers.finish(last);
     assert_eq!((layers.queue_time, layers.device_busy.0), (waited, busy), "{name}");
     if layers.request_merges == 0 {

@@ -9,6 +9,7 @@ use iowhy_stack::event::{CallId, Content, Dir, Event, EventSink, FileId, Journal
 use iowhy_stack::filesystem::FILESYSTEMS;
 use iowhy_stack::job::{CacheStart, Job, Workload};
 use iowhy_stack::kernel::{KERNELS, PATCHES, Stack, find_kernel};
+use iowhy_stack::lifecycle::submitter;
 use iowhy_stack::outcome::{Outcome, Plan};
 use iowhy_stack::plug::PLUGS;
 use iowhy_stack::readahead::READAHEADS;
@@ -133,7 +134,7 @@ struct Tracked {
 /// Follows every bio, request, page and call through the events of a run.
 fn check(plan: &Plan, outcome: &Outcome, events: &[Event]) {
     let mut now = Nanos::ZERO;
-    let mut pending: Option<(Dir, u64)> = None;
+    let mut pending: BTreeMap<CallId, (Dir, u64)> = BTreeMap::new();
     let mut requests: BTreeMap<u32, Tracked> = BTreeMap::new();
     let mut calls: BTreeMap<CallId, (Op, FileId)> = BTreeMap::new();
     let mut pages = warm_pages(plan);
@@ -156,18 +157,19 @@ fn check(plan: &Plan, outcome: &Outcome, events: &[Event]) {
                 assert_eq!(calls.remove(&event.call), Some((op, file)), "{event:?} ends a call that is not open");
             }
             What::BioQueue { dir, nr_sectors, .. } => {
-                assert_eq!(pending, None, "a bio was queued and went nowhere before {event:?}");
-                pending = Some((dir, u64::from(nr_sectors)));
+                let earlier = pending.insert(submitter(event.call), (dir, u64::from(nr_sectors)));
+                assert_eq!(earlier, None, "a bio was queued and went nowhere before {event:?}");
                 nr_bios += 1;
                 queued_sectors += u64::from(nr_sectors);
             }
             What::GetRequest { rq } => {
-                let (dir, nr_sectors) = pending.take().expect("a request is allocated for a bio");
+                let (dir, nr_sectors) =
+                    pending.remove(&submitter(event.call)).expect("a request is allocated for a bio");
                 let old = requests.insert(rq.0, Tracked { stage: Stage::Got, dir, nr_sectors, since: event.at });
                 assert!(old.is_none(), "request {} is allocated twice", rq.0);
             }
             What::Merge { rq, nr_sectors, .. } => {
-                let (dir, length) = pending.take().expect("a merge is of a bio");
+                let (dir, length) = pending.remove(&submitter(event.call)).expect("a merge is of a bio");
                 let request = requests.get_mut(&rq.0).expect("a merge is into a request");
                 assert_eq!((dir, length), (request.dir, u64::from(nr_sectors)));
                 assert_ne!(request.stage, Stage::Issued, "merged into a request at the device: {event:?}");
@@ -217,7 +219,7 @@ fn check(plan: &Plan, outcome: &Outcome, events: &[Event]) {
             _ => {}
         }
     }
-    assert_eq!(pending, None, "the last bio went nowhere");
+    assert!(pending.is_empty(), "bios went nowhere: {pending:?}");
     assert!(calls.is_empty(), "calls that never ended: {calls:?}");
     let left: u64 = requests.values().map(|request| request.nr_sectors).sum();
     assert_eq!(queued_sectors, completed_sectors + left, "sectors of bios and of requests");

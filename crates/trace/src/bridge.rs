@@ -7,6 +7,7 @@
 //! reasons that a kernel does not record (why read-ahead was closed, why a plug was pulled, journals, throttling).
 
 use iowhy_stack::event::{CallId, Dir, Event, MergeKind, Op, UnplugCause, What};
+use iowhy_stack::lifecycle::submitter;
 use iowhy_stack::trace::{Dev, Extent, Inode, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{PageIndex, Sector};
 use std::collections::HashMap;
@@ -21,7 +22,8 @@ struct Bridge {
     records: Vec<Record>,
     /// Calls in progress: the place is the process.
     slots: Vec<Option<CallId>>,
-    bio: Extent,
+    /// The last bio of each submitter.
+    bios: HashMap<CallId, Extent>,
     requests: HashMap<u32, Extent>,
 }
 
@@ -108,15 +110,17 @@ impl Bridge {
                 seen.push(Seen::PageRemove { file: inode(file.0), index, order });
             }),
             What::BioQueue { dir, sector, nr_sectors, .. } => {
-                self.bio = extent(dir, sector, nr_sectors);
-                seen.push(Seen::Queue(self.bio));
+                let bio = extent(dir, sector, nr_sectors);
+                self.bios.insert(submitter(event.call), bio);
+                seen.push(Seen::Queue(bio));
             }
             What::GetRequest { rq } => {
-                self.requests.insert(rq.0, self.bio);
-                seen.push(Seen::GetRequest(self.bio));
+                let bio = self.bios.remove(&submitter(event.call)).unwrap_or_default();
+                self.requests.insert(rq.0, bio);
+                seen.push(Seen::GetRequest(bio));
             }
             What::Merge { rq, kind, .. } => {
-                let bio = self.bio;
+                let bio = self.bios.remove(&submitter(event.call)).unwrap_or_default();
                 let request = self.requests.entry(rq.0).or_insert(bio);
                 request.bytes = request.bytes.saturating_add(bio.bytes);
                 if kind == MergeKind::Front {

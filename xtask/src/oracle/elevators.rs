@@ -315,7 +315,7 @@ fn model(stack: &Stack, case: &Case, name: &str, tunables: &[Tunable]) -> Vec<St
                 let before = queue.tags().0;
                 let plug = (step.op == 'p').then_some(&mut list);
                 answer = match queue.submit(now, bio, plug, &mut rec) {
-                    Submitted::NoRequest => "x",
+                    Submitted::NoRequest(_) => "x",
                     Submitted::Queued if queue.tags().0 > before => "n",
                     Submitted::Queued => "j",
                 }

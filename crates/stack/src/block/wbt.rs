@@ -7,15 +7,19 @@
 //!               the fastest of some reads was slower than the target, or one read is out for longer: step + 1
 //!               reads were fine, or there were only writes: step - 1, below 0 too
 //!               nothing, five times: one step towards 0
-//! wake        those who wait, when a write has ended: with a volatile cache in the drive, once none is in flight
-//!             (unless a task was stopped for dirty pages lately); without, once fewer than half the depth are, by some
+//! wait        in line, newcomers behind those who sleep, room or not
+//! wake        when a write has ended: with a volatile cache in the drive, once none is in flight (unless a task was
+//!             stopped for dirty pages lately); without, once fewer than half the depth are, by some; and when the
+//!             depth has risen. From the head of the line on, each takes its place before it runs, until one has none
 //! depth       of min(16, device's depth): 1 + (depth - 1) >> step, below 0 (depth - 1) << -step up to 3/4 of the
 //!             device; a device of one command: 2, or 1 when throttled
 //! ```
-//! Source: Linux 6.1, `block/blk-wbt.c`, `block/blk-rq-qos.c` (`rq_depth_calc_max_depth`). Known deviations: windows
-//! are closed at the next event of the queue rather than by a timer; discards do not exist; every asynchronous write is
-//! taken for background writeback; a risen limit wakes no task, only the end of a write does. In 6.1-rc1 a change of
-//! order in `wbt_init` (8c5035dfbb94) left the flag of the drive's cache set for every drive: `wbt_cache=always`.
+//! Source: Linux 6.1, `block/blk-wbt.c`, `block/blk-rq-qos.c` (`rq_depth_calc_max_depth`, `rq_qos_wait`). Known
+//! deviations: windows are closed at the next event of the queue rather than by a timer; discards do not exist; every
+//! asynchronous write is taken for background writeback. In 6.1-rc1 a change of order in `wbt_init` (8c5035dfbb94) left
+//! the flag of the drive's cache set for every drive: `wbt_cache=always`.
+
+use std::collections::VecDeque;
 
 use super::rules::QueueRules;
 use crate::event::Dir;
@@ -50,7 +54,14 @@ pub(super) struct Wbt {
     reads: u32,
     fastest_read: Nanos,
     writes: u32,
+    /// Writes with a place, the next two kinds among them.
     inflight: u32,
+    /// Writes with a place whose submitters will come again: they have been woken, or wait for a tag.
+    again: u32,
+    /// Those woken that the queue has not been told of.
+    woken: u32,
+    /// Those that sleep for a place: whether the whole depth is theirs.
+    line: VecDeque<bool>,
     /// A synchronous read that is watched: its number and when it was issued.
     watched: Option<(u32, Nanos)>,
     last_dirty_wait: Option<Nanos>,
@@ -84,6 +95,9 @@ impl Wbt {
             fastest_read: Nanos::ZERO,
             writes: 0,
             inflight: 0,
+            again: 0,
+            woken: 0,
+            line: VecDeque::new(),
             watched: None,
             last_dirty_wait: None,
         };
@@ -120,12 +134,9 @@ impl Wbt {
         }
     }
 
-    /// Most throttled writes in flight while this bio comes.
-    pub(super) fn limit(&self, bio: &Bio, now: Nanos) -> u32 {
-        match self.max_depth {
-            depth if bio.sync || bio.prio || self.stopped_lately(now) => depth,
-            _ => self.background(),
-        }
+    /// Most throttled writes in flight while one of this kind comes.
+    fn limit(&self, urgent: bool, now: Nanos) -> u32 {
+        if urgent || self.stopped_lately(now) { self.max_depth } else { self.background() }
     }
 
     fn stopped_lately(&self, now: Nanos) -> bool {
@@ -137,38 +148,54 @@ impl Wbt {
         if self.max_depth <= 2 { 1 } else { self.max_depth.div_ceil(4) }
     }
 
-    /// Whether a bio of the throttled kind would be let through.
-    pub(super) fn has_room_for(&self, bio: &Bio, now: Nanos) -> bool {
-        self.inflight < self.limit(bio, now)
+    /// A bio of the throttled kind has a place, or joins the line. One that comes `again` has its place.
+    pub(super) fn may_write(&mut self, bio: &Bio, again: bool, now: Nanos) -> bool {
+        self.look(now);
+        if again {
+            assert!(self.again > 0, "whoever comes again has a place");
+            self.again -= 1;
+            return true;
+        }
+        let urgent = bio.sync || bio.prio;
+        let may = self.line.is_empty() && self.inflight < self.limit(urgent, now);
+        match may {
+            true => self.inflight += 1,
+            false => self.line.push_back(urgent),
+        }
+        may
     }
 
-    /// How many of those who wait are woken now that a request has ended (`wbt_rqw_done`).
-    pub(super) fn wakes(&self, now: Nanos) -> u32 {
+    /// A bio with a place has no tag: its submitter will come again.
+    pub(super) fn comes_again(&mut self) {
+        self.again += 1;
+    }
+
+    /// A place is given back: its request has ended, or was united with another (`wbt_rqw_done`).
+    pub(super) fn gave_back(&mut self, now: Nanos) {
+        self.inflight -= 1;
         let normal = if self.max_depth <= 2 { self.max_depth } else { self.max_depth.div_ceil(2) };
         let limit = if self.drains && !self.stopped_lately(now) { 0 } else { normal };
         let room = limit.saturating_sub(self.inflight);
-        let wakes = self.inflight == 0 || (room > 0 && room >= self.background() / 2);
-        if wakes { self.max_depth - self.inflight.min(self.max_depth) } else { 0 }
+        if self.inflight == 0 || (room > 0 && room >= self.background() / 2) {
+            self.wake(now);
+        }
     }
 
-    pub(super) fn may_write(&mut self, bio: &Bio, now: Nanos) -> bool {
-        self.look(now);
-        self.inflight < self.limit(bio, now)
+    /// Gives places to the line, from its head until one has none (`rq_qos_wake_function`).
+    fn wake(&mut self, now: Nanos) {
+        while let Some(&urgent) = self.line.front()
+            && self.inflight < self.limit(urgent, now)
+        {
+            self.line.pop_front();
+            self.inflight += 1;
+            self.again += 1;
+            self.woken += 1;
+        }
     }
 
-    #[inline]
-    pub(super) fn wrote(&mut self) {
-        self.inflight += 1;
-    }
-
-    /// Whether a waiting writer should try again.
-    pub(super) fn has_room(&self) -> bool {
-        self.inflight < self.max_depth
-    }
-
-    /// A throttled request was united with another before it was issued.
-    pub(super) fn dropped(&mut self) {
-        self.inflight -= 1;
+    /// How many of those that wait have been woken since the last call.
+    pub(super) fn take_woken(&mut self) -> u32 {
+        std::mem::take(&mut self.woken)
     }
 
     /// A task has been stopped because too much was dirty.
@@ -183,9 +210,9 @@ impl Wbt {
         }
     }
 
-    /// A request has ended; `counted` if it was one of the throttled.
+    /// A request has ended.
     #[inline]
-    pub(super) fn completed(&mut self, tag: u32, dir: Dir, took: Nanos, counted: bool, now: Nanos) {
+    pub(super) fn completed(&mut self, tag: u32, dir: Dir, took: Nanos, now: Nanos) {
         self.look(now);
         match dir {
             Dir::Read => {
@@ -196,9 +223,6 @@ impl Wbt {
                 }
             }
             Dir::Write => self.writes += 1,
-        }
-        if counted {
-            self.inflight -= 1;
         }
     }
 
@@ -217,7 +241,7 @@ impl Wbt {
         while now >= self.window_start + self.window && left > 0 {
             let end = self.window_start + self.window;
             let seen = self.judge(end);
-            self.decide(seen);
+            self.decide(seen, now);
             (self.reads, self.writes) = (0, 0);
             self.window_start = end;
             left -= 1;
@@ -241,10 +265,10 @@ impl Wbt {
         }
     }
 
-    fn decide(&mut self, seen: WindowResult) {
+    fn decide(&mut self, seen: WindowResult, now: Nanos) {
         match seen {
             WindowResult::Exceeded => self.down(),
-            WindowResult::Fine | WindowResult::OnlyWrites => self.up(),
+            WindowResult::Fine | WindowResult::OnlyWrites => self.up(now),
             WindowResult::Unknown => {
                 self.unknown += 1;
                 if self.unknown >= UNKNOWN_WINDOWS {
@@ -278,10 +302,11 @@ impl Wbt {
         }
     }
 
-    fn up(&mut self) {
+    fn up(&mut self, now: Nanos) {
         if !self.scaled_max {
             self.step -= 1;
             self.calculate();
+            self.wake(now);
         }
     }
 }
@@ -297,8 +322,8 @@ mod tests {
         let mut depths = vec![wbt.max_depth];
         for &(reads, read_us, writes) in windows {
             let at = wbt.window_start + Nanos::from_us(1);
-            (0..reads).for_each(|tag| wbt.completed(tag, Dir::Read, Nanos::from_us(read_us), false, at));
-            (0..writes).for_each(|tag| wbt.completed(tag, Dir::Write, Nanos::from_us(50), false, at));
+            (0..reads).for_each(|tag| wbt.completed(tag, Dir::Read, Nanos::from_us(read_us), at));
+            (0..writes).for_each(|tag| wbt.completed(tag, Dir::Write, Nanos::from_us(50), at));
             wbt.look(wbt.window_start + wbt.window);
             depths.push(wbt.max_depth);
         }
@@ -326,7 +351,7 @@ mod tests {
         let mut wbt = Wbt::new(&QueueRules::MULTI, false, 128);
         let mut windows = vec![wbt.window.0];
         for _ in 0..3 {
-            wbt.decide(WindowResult::Exceeded);
+            wbt.decide(WindowResult::Exceeded, Nanos::ZERO);
             windows.push(wbt.window.0);
         }
         // 16 * 100 ms / isqrt(256 * (step + 1)): 16, 22, 27, 32.

@@ -169,6 +169,7 @@ impl Joiner<'_> {
     pub(super) fn get_request(&mut self, seq: u64, record: &Record, extent: &Extent) {
         let bio = self.bio(record.pid, extent);
         let request = self.new_request(extent);
+        self.out.requests[request as usize].allocated = Some(record.at);
         if let Some(bio) = bio {
             self.tell(seq, record, bio);
             self.attach(bio, request);

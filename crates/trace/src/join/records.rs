@@ -74,6 +74,8 @@ pub struct RequestRecord {
     pub pids: Vec<u32>,
     /// When its first bio was queued.
     pub queued: Option<Nanos>,
+    /// When that bio had a request: a tag.
+    pub allocated: Option<Nanos>,
     /// When it was given to the elevator.
     pub inserted: Option<Nanos>,
     /// When it was given to the driver (the last time).

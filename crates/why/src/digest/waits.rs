@@ -31,9 +31,9 @@ pub enum Layer {
     Lock,
     /// Journal commits that wait for no request at that moment, and writers that are held back.
     Journal,
-    /// Bios and requests on their way to the elevator.
+    /// Requests on their way to the elevator.
     Plug,
-    /// Requests that wait to be issued.
+    /// Requests that wait to be issued, and bios that wait for a request (a tag, the writeback throttle).
     Elevator,
     /// Requests at the device.
     Device,
@@ -172,9 +172,9 @@ impl Waiter {
         let [plug, elevator, device] = self.stages;
         if device > 0 {
             Layer::Device
-        } else if elevator > 0 {
+        } else if elevator + self.bios > 0 {
             Layer::Elevator
-        } else if plug + self.bios > 0 {
+        } else if plug > 0 {
             Layer::Plug
         } else if self.throttled {
             Layer::Journal

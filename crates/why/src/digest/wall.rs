@@ -338,11 +338,13 @@ impl Walk<'_> {
         let request = &joined.requests[request as usize];
         let bound = |at: Option<Nanos>, before: Nanos| at.unwrap_or(before).clamp(before, to);
         let queued = bound(request.queued.or(request.inserted).or(request.issued), from);
-        let inserted = bound(request.inserted.or(request.issued), queued);
+        let allocated = bound(request.allocated, queued);
+        let inserted = bound(request.inserted.or(request.issued), allocated);
         let issued = bound(request.issued, inserted);
         let done = bound(request.completed, issued);
         self.push(from, queued, Some((kind, Layer::Lock)));
-        self.push(queued, inserted, Some((kind, Layer::Plug)));
+        self.push(queued, allocated, Some((kind, Layer::Elevator)));
+        self.push(allocated, inserted, Some((kind, Layer::Plug)));
         self.push(inserted, issued, Some((kind, Layer::Elevator)));
         self.push(issued, done, Some((kind, Layer::Device)));
         self.push(done, to, Some((kind, Layer::Ready)));
