@@ -818,7 +818,7 @@ impl BlockQueue {
         self.note_freed(gone, now);
     }
 
-    /// Whether this bio's submitter, `again` if it has waited for that, can have a request now; or where it has to wait.
+    /// A request for this bio's submitter, which has waited for it if it comes `again`; or the line in which to wait.
     fn has_request(&mut self, bio: &Bio, again: bool, now: Nanos) -> Result<(), Dir> {
         let has = if self.multi {
             let throttle = self.wbt.as_mut().filter(|_| Wbt::concerns(bio));

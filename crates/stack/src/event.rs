@@ -250,8 +250,8 @@ pub enum What {
         /// Why.
         cause: Eviction,
     },
-    /// A bio reached the queue [Q]. One of no call is told of when it has its request, for it could be taken for
-    /// another: between it and its [`What::GetRequest`] or [`What::Merge`] lie no others of its call.
+    /// A bio reached the queue [Q]; of no call: when it has its request, lest two be mixed up. Between it and its
+    /// [`What::GetRequest`] or [`What::Merge`] lies no other of its call.
     BioQueue {
         /// Direction.
         dir: Dir,

@@ -384,8 +384,8 @@ impl<'a> Delta<'a> {
         if a > 0.0 { 100.0 * (b - a) / a } else { 0.0 }
     }
 
-    /// Interval of that change: of the difference of the means by Welch, over the base's mean; infinite if a side has one
-    /// or two runs.
+    /// Interval of that change: of the difference of the means by Welch, over the base's mean; infinite of one or two
+    /// runs a side.
     pub fn interval_pct(&self, level: f64) -> (f64, f64) {
         if self.fast.runs.len().min(self.slow.runs.len()) < SPREAD {
             return (f64::NEG_INFINITY, f64::INFINITY);

@@ -152,7 +152,7 @@ impl Wbt {
     pub(super) fn may_write(&mut self, bio: &Bio, again: bool, now: Nanos) -> bool {
         self.look(now);
         if again {
-            assert!(self.again > 0, "whoever comes again has a place");
+            assert!(self.again > 0, "a task that comes again has a place");
             self.again -= 1;
             return true;
         }
