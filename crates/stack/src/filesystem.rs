@@ -111,6 +111,9 @@ pub struct Rules {
     pub journal_passes: bool,
     /// The blocks that map the files are in memory at the start, for any job.
     pub mapping_cached: bool,
+    /// Open files say that they can be asked without waiting, and reads that miss go on by themselves (`FMODE_NOWAIT`
+    /// and `FMODE_BUF_RASYNC`).
+    pub nowait: bool,
 }
 
 /// Key of [`Rules::starts_empty`].

@@ -72,6 +72,7 @@ pub(super) struct Sched {
     request_waiters: [VecDeque<TaskId>; 2],
     /// How often one did, by class.
     request_waits: [u64; 2],
+    switches: u64,
 }
 
 impl Sched {
@@ -85,6 +86,7 @@ impl Sched {
             free_counters: Vec::new(),
             request_waiters: [VecDeque::new(), VecDeque::new()],
             request_waits: [0; 2],
+            switches: 0,
         }
     }
 
@@ -105,6 +107,14 @@ impl Sched {
 
     pub(super) fn request_waits(&self) -> [u64; 2] {
         self.request_waits
+    }
+
+    pub(super) fn switches(&self) -> u64 {
+        self.switches
+    }
+
+    pub(super) fn is_asleep(&self, task: TaskId) -> bool {
+        self.task(task).state == State::Blocked
     }
 
     /// Whether it is still among them.
@@ -194,8 +204,8 @@ fn suspend() -> Suspend {
 }
 
 impl World<'_, '_> {
-    /// Makes `nr_tasks` tasks runnable, in order; those of the program one after another.
-    pub(super) fn start_tasks(&self, nr_tasks: u32) {
+    /// Makes the first `nr_awake` of the tasks runnable, in order; those of the program one after another.
+    pub(super) fn start_tasks(&self, nr_tasks: u32, nr_awake: u32) {
         let info = TaskInfo {
             state: State::Blocked,
             sleep: 0,
@@ -207,7 +217,7 @@ impl World<'_, '_> {
             plug: PlugList::new(),
         };
         self.sched.borrow_mut().tasks = vec![info; nr_tasks as usize];
-        for task in 0..nr_tasks {
+        for task in 0..nr_awake {
             let before = if task < self.nr_threads_tasks() { task } else { 0 };
             match self.machine.start_gap * u64::from(before) {
                 Nanos::ZERO => self.wake(task),
@@ -348,9 +358,13 @@ impl World<'_, '_> {
         // Whatever it sleeps for, a task must not take its plugged requests to sleep (schedule() flushes them).
         // Tasks that wait for I/O have flushed them before; this is any other sleep.
         self.flush_plug_asleep();
+        let worker = self.worker_sleeps();
         self.sched.borrow_mut().task_mut(task).state = State::Blocked;
         self.release_cpu();
         self.leave().await;
+        if let Some(thread) = worker {
+            self.worker_runs(thread);
+        }
     }
 
     /// Sleeps until `time` or until woken.
@@ -396,6 +410,7 @@ impl World<'_, '_> {
     fn give_cpu(&self, task: TaskId, idle_exit: Nanos) {
         {
             let mut sched = self.sched.borrow_mut();
+            sched.switches += 1;
             let task = sched.task_mut(task);
             task.state = State::Running;
             task.ran = Nanos::ZERO;
