@@ -159,8 +159,6 @@ pub struct Outcome {
     /// How often a task went to sleep because it got no request: for want of a request or tag (in a legacy queue of one
     /// for reads or synchronous ones), or by the writeback throttle (in a legacy queue for want of any other).
     pub request_waits: [u64; 2],
-    /// How often a task got a CPU.
-    pub switches: u64,
 }
 
 /// Why a run could not be made, or not to its end.

@@ -84,10 +84,6 @@ pub const METRICS: &[Metric] = &[
         },
     ),
     metric("calls_per_s", "1/s", Higher, "calls", |o| per_s(o, o.counts.total() as f64)),
-    metric("call_us", "us", Lower, "mean time of a call, as the program measures it", |o| {
-        let (busy, calls) = o.threads.iter().fold((0, 0), |sum, of| (sum.0 + of.busy.0, sum.1 + of.events));
-        iowhy_stats::figure::share(busy, calls) / 1e3
-    }),
     metric("cpu_s", "s", Lower, "time the CPUs worked", |o| o.cpu_busy.as_secs_f64()),
     metric("read_request_sectors", "sectors", Higher, "mean size of a read command", |o| {
         iowhy_stats::figure::share(o.layers.reads.sectors, o.layers.reads.completed)

@@ -72,7 +72,6 @@ pub(super) struct Sched {
     request_waiters: [VecDeque<TaskId>; 2],
     /// How often one did, by class.
     request_waits: [u64; 2],
-    switches: u64,
 }
 
 impl Sched {
@@ -86,7 +85,6 @@ impl Sched {
             free_counters: Vec::new(),
             request_waiters: [VecDeque::new(), VecDeque::new()],
             request_waits: [0; 2],
-            switches: 0,
         }
     }
 
@@ -107,10 +105,6 @@ impl Sched {
 
     pub(super) fn request_waits(&self) -> [u64; 2] {
         self.request_waits
-    }
-
-    pub(super) fn switches(&self) -> u64 {
-        self.switches
     }
 
     pub(super) fn is_asleep(&self, task: TaskId) -> bool {
@@ -410,7 +404,6 @@ impl World<'_, '_> {
     fn give_cpu(&self, task: TaskId, idle_exit: Nanos) {
         {
             let mut sched = self.sched.borrow_mut();
-            sched.switches += 1;
             let task = sched.task_mut(task);
             task.state = State::Running;
             task.ran = Nanos::ZERO;
