@@ -763,13 +763,8 @@ const MULTI_QUEUE_5: Kernel = Kernel {
 };
 
 /// Common parts of 6.6 to 6.11.
-const MULTI_QUEUE_6_6: Kernel = Kernel {
-    options: QUEUE_6_5,
-    elevator_names: NAMES_6_5,
-    readahead: "linux-6.6",
-    fault: "linux-6.6",
-    ..MULTI_QUEUE
-};
+const MULTI_QUEUE_6_6: Kernel =
+    Kernel { options: QUEUE_6_5, elevator_names: NAMES_6_5, readahead: "linux-6.6", fault: "linux-6.6", ..MULTI_QUEUE };
 
 /// Common parts of 6.12 and 6.14.
 const MULTI_QUEUE_6_12: Kernel = Kernel {
