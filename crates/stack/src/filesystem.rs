@@ -5,6 +5,7 @@
 
 mod ext3;
 mod ext4;
+mod fuse;
 mod xfs;
 
 use crate::origin::{Entry, OptionSpec, Options};
@@ -114,6 +115,10 @@ pub struct Rules {
     /// Open files say that they can be asked without waiting, and reads that miss go on by themselves (`FMODE_NOWAIT`
     /// and `FMODE_BUF_RASYNC`).
     pub nowait: bool,
+    /// They have a poll operation, which says that they are ready.
+    pub polls: bool,
+    /// A direct call waits for its I/O where it is made, asynchronous or not.
+    pub direct_waits: bool,
 }
 
 /// Key of [`Rules::starts_empty`].
@@ -412,6 +417,7 @@ pub const FILESYSTEMS: &[&Entry<Build>] = &[
     &ext4::ENTRY_6_16,
     &xfs::ENTRY,
     &xfs::ENTRY_5_18,
+    &fuse::ENTRY,
 ];
 
 #[cfg(test)]

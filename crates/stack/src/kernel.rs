@@ -248,15 +248,21 @@ const RING_NOWAIT: OptionSpec = ring_nowait(0);
 const fn ring_nowait(default: usize) -> OptionSpec {
     OptionSpec::choice(
         "ring_nowait",
-        &["regular", "marked"],
+        &["regular", "marked", "polled"],
         default,
-        "files io_uring tries without waiting: all regular ones (until 6.4), or those that set FMODE_NOWAIT",
+        "files io_uring tries without waiting: all regular ones (until 6.4), those that set FMODE_NOWAIT, or also \
+         those whose poll says that they are ready (6.12)",
     )
 }
 
 /// The same since 6.5 (caec5ebe77f9).
 const fn marked<const N: usize>(options: [OptionSpec; N]) -> [OptionSpec; N] {
     replaced(options, &[ring_nowait(1)])
+}
+
+/// The same since 6.12-rc3 (f7c913438533).
+const fn polled<const N: usize>(options: [OptionSpec; N]) -> [OptionSpec; N] {
+    replaced(options, &[ring_nowait(2)])
 }
 
 /// The same without what 2.6.26 brought.
@@ -281,7 +287,8 @@ const QUEUE_4: &[OptionSpec] = &queue(250, 128, 1280, 168, QueueRules::V2_6_38);
 const QUEUE_MQ: &[OptionSpec] = &queue(250, 0, 1280, 168, QueueRules::MULTI);
 const QUEUE_6_5: &[OptionSpec] = &marked(queue(250, 0, 1280, 168, QueueRules::MULTI));
 const QUEUE_6_11: &[OptionSpec] = &marked(queue(250, 0, 1280, 168, QueueRules::MULTI_6_11));
-const QUEUE_6_18: &[OptionSpec] = &marked(queue(250, 0, 4096, 168, QueueRules::MULTI_6_11));
+const QUEUE_6_12: &[OptionSpec] = &polled(queue(250, 0, 1280, 168, QueueRules::MULTI_6_11));
+const QUEUE_6_18: &[OptionSpec] = &polled(queue(250, 0, 4096, 168, QueueRules::MULTI_6_11));
 
 const NAMES_2_4: &[(&str, &str)] = &[];
 const NAMES_2_6: &[(&str, &str)] = &[("cfq", "cfq-2.6.6"), ("as", "anticipatory")];
@@ -768,7 +775,7 @@ const MULTI_QUEUE_6_6: Kernel =
 
 /// Common parts of 6.12 and 6.14.
 const MULTI_QUEUE_6_12: Kernel = Kernel {
-    options: QUEUE_6_11,
+    options: QUEUE_6_12,
     elevator_names: NAMES_6_12,
     readahead: "linux-6.12",
     fault: "linux-6.12",
@@ -959,6 +966,18 @@ pub const PATCHES: &[Patch] = &[
         }],
         kernels: &[],
         sets: &[("ring_nowait", "marked")],
+    },
+    Patch {
+        name: "ring-poll",
+        summary: "io_uring tries files without FMODE_NOWAIT whose poll says that they are ready (f7c913438533, 6.12)",
+        origin: &[Origin {
+            kernels: "6.12 .. 7.x, 6.6.94",
+            file: "io_uring/rw.c",
+            function: "io_file_supports_nowait",
+            notes: "the commit's diff and message",
+        }],
+        kernels: &[],
+        sets: &[("ring_nowait", "polled")],
     },
     Patch {
         name: "readahead-512k",

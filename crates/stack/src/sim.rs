@@ -246,8 +246,7 @@ struct World<'p, 's> {
     throttled: Cell<[Nanos; 2]>,
     aio: RefCell<aio::Aio>,
     workers: RefCell<workers::Workers>,
-    /// io_uring tries only files that say they can be asked without waiting.
-    ring_marked: bool,
+    ring_tries: workers::Tried,
     opening: RefCell<open::OpeningState>,
     /// Pages of the device that were cached when its last descriptor was closed.
     stale_pages: Cell<u64>,
@@ -404,7 +403,8 @@ impl<'p, 's> World<'p, 's> {
             throttled: Cell::new([Nanos::ZERO; 2]),
             aio: RefCell::new(aio::Aio::new(threads.len())),
             workers: RefCell::default(),
-            ring_marked: queue.get("ring_nowait") == 1,
+            ring_tries: [workers::Tried::Regular, workers::Tried::Marked, workers::Tried::Polled]
+                [queue.unsigned("ring_nowait") as usize],
             opening: RefCell::new(open::OpeningState::new(job)),
             stale_pages: Cell::new(0),
             cached_runs: RefCell::new(vec![direct::CachedRuns::default(); files.len()]),

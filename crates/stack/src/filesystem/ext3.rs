@@ -105,5 +105,7 @@ fn build(options: &Options, page_by_page: bool) -> Rules {
         flushes_gap: false,
         journal_passes: false,
         nowait: true,
+        polls: false,
+        direct_waits: false,
     }
 }

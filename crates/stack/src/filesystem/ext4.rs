@@ -157,5 +157,7 @@ fn rules(options: &Options, max_folio_order: u8) -> Rules {
         flushes_gap: false,
         journal_passes: options.iter().any(|(spec, value)| spec.name == JOURNAL_PASSES && value == 1),
         nowait: !options.iter().any(|(spec, value)| spec.name == NOWAIT && value == 0),
+        polls: false,
+        direct_waits: false,
     }
 }

@@ -90,5 +90,7 @@ fn build(options: &Options) -> Rules {
         flushes_gap: options.is_on("flush_gap"),
         journal_passes: false,
         nowait: true,
+        polls: false,
+        direct_waits: false,
     }
 }

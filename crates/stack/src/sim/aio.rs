@@ -143,7 +143,8 @@ impl World<'_, '_> {
     async fn hand_in(&self, thread: u32, call: Call, intended: Nanos) -> bool {
         let spec = &self.threads[thread as usize];
         let path = self.path_of(spec, &call);
-        let alone = path != Path::Direct || !is_data(call.op) || call.then.is_some();
+        let waits = self.fs.direct_waits && !self.vfs.borrow().is_device(FileId(call.file));
+        let alone = path != Path::Direct || !is_data(call.op) || call.then.is_some() || waits;
         let ring = self.has_ring(thread) && is_data(call.op);
         if alone && !ring {
             let len_bytes = self.call(thread, &call).await;

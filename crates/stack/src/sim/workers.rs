@@ -3,6 +3,7 @@
 //! ```text
 //! handed in  tried at once    the file can be asked without waiting, and what it asks for is cached
 //!            to a worker      it cannot (ring_nowait), or it would have to wait
+//!            waits            it says that it can, and waits all the same: direct reads of FUSE (`direct_waits`)
 //! to a worker                 into the ring's list -> wake the worker that became idle last and still sleeps
 //!                                                  -> none, and no worker runs: one more, up to four a processor
 //! worker     takes from the list until it is empty, then sleeps; if the last that runs goes to sleep for I/O while
@@ -10,7 +11,7 @@
 //! done       into the completion ring; wakes the submitter if that waits for no more than there are
 //! ```
 //! Source: 6.6 and 6.10, `io_uring/io-wq.c` (`io_wq_enqueue`, `io_wq_activate_free_worker`, `io_wq_dec_running`,
-//! `io_worker_handle_work`) and `io_uring/rw.c` (`io_read`); caec5ebe77f9 for what is tried. Known deviations: the
+//! `io_worker_handle_work`) and `io_uring/rw.c` (`io_read`); caec5ebe77f9 and f7c913438533 for what is tried. Known deviations: the
 //! kernel's own work for a request that is handed over (its copy, the list's lock), and for a worker that is made, has
 //! no cost of its own; workers stay for ever. Only reads are handed over: buffered writes, which most file systems have
 //! carried out by workers on both sides of that commit, and syncs are done by their submitter. On files that can be
@@ -25,6 +26,17 @@ use crate::job::{Engine, ThreadSpec};
 use crate::page_cache::Flag;
 use crate::units::{PAGE_BYTES, PageIndex};
 use crate::workload::{Call, Path};
+
+/// Files that are tried without waiting, of those that do not say that they can be (`FMODE_NOWAIT`).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Tried {
+    /// All regular ones (until 6.4).
+    Regular,
+    /// None (6.5).
+    Marked,
+    /// Those whose poll operation says that they are ready (6.12).
+    Polled,
+}
 
 /// Workers that a ring has at most, for each processor (bounded work).
 const FOR_EACH_CPU: u32 = 4;
@@ -98,7 +110,12 @@ impl World<'_, '_> {
             let mut pages = call.offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
             pages.all(|page| vfs.cache.is(file, PageIndex(page), Flag::Uptodate))
         };
-        self.ring_marked || path == Path::Cache && !cached()
+        let tried = match self.ring_tries {
+            Tried::Regular => true,
+            Tried::Marked => false,
+            Tried::Polled => self.fs.polls,
+        };
+        !tried || path == Path::Cache && !cached()
     }
 
     /// Gives a call in flight to a worker.

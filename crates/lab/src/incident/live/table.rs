@@ -352,6 +352,12 @@ pub const LIVE: &[Live] = &[
         not_shown: &["both sides need a kernel of their own: who runs the queue cannot be set"],
     },
     Live {
+        incident: "2025-fuse-ring-poll",
+        sides: &[],
+        questions: &[],
+        not_shown: &["both sides need a kernel of their own; --live has no FUSE server that programs read from"],
+    },
+    Live {
         incident: "2025-uring-nowait",
         sides: &[],
         questions: &[],
