@@ -1,4 +1,6 @@
 //! Calls of io_uring wait for their I/O where they are handed in, one after the other, instead of with its workers.
+//!
+//! Known limit: a program that has stopped using io_uring looks the same, as events do not say which calls are of a ring.
 
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
