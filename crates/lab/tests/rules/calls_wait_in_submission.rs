@@ -10,7 +10,9 @@ fn a_poll_that_says_ready_is_named_and_other_changes_are_not() {
     };
     let (ring, deep, disk) = ("--ioengine=io_uring --iodepth=4", "--ioengine=io_uring --iodepth=16", "virtio");
     let rule = "calls-wait-in-submission";
-    for (options, on) in [(ring, "linux-6.14"), (deep, "linux-6.14"), (ring, "linux-6.1"), (ring, "linux-6.11+ring-poll")] {
+    for (options, on) in
+        [(ring, "linux-6.14"), (deep, "linux-6.14"), (ring, "linux-6.1"), (ring, "linux-6.11+ring-poll")]
+    {
         let on = format!("{on},filesystem=fuse");
         let found = explain_pair(3, &job(options, "linux-6.11,filesystem=fuse", disk), &job(options, &on, disk));
         assert_eq!(names(&found).first(), Some(&rule), "{options} {on}: {found:#?}");
