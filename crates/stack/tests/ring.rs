@@ -32,11 +32,13 @@ fn read(keys: &[(&str, &str)], engine: Engine, direct: bool, warm: bool) -> (Out
 const RING: Engine = Engine::Ring { depth: DEPTH, batch_submit: 1, batch_complete: 1 };
 const OFF: (&str, &str) = ("filesystem.nowait", "off");
 const MARKED: (&str, &str) = ("ring_nowait", "marked");
+const POLLED: (&str, &str) = ("ring_nowait", "polled");
+const FUSE: (&str, &str) = ("filesystem", "fuse");
 
 #[test]
 fn reads_go_to_workers_where_they_cannot_be_tried_or_miss() {
     let aio = Engine::Aio { depth: DEPTH, batch_submit: 1, batch_complete: 1 };
-    let table: [(&[_], _, _, _, _); 8] = [
+    let table: [(&[_], _, _, _, _); 12] = [
         (&[], RING, false, true, 0..=0),
         (&[MARKED], RING, false, true, 0..=0),
         (&[OFF], RING, false, true, 0..=0),
@@ -46,6 +48,11 @@ fn reads_go_to_workers_where_they_cannot_be_tried_or_miss() {
         (&[OFF], RING, false, false, CALLS / 2..=CALLS - 1),
         (&[OFF], RING, true, false, 0..=0),
         (&[OFF, MARKED], aio, false, true, 0..=0),
+        // Poll says "ready" of files that have one.
+        (&[OFF, POLLED], RING, true, true, CALLS..=CALLS),
+        (&[FUSE, POLLED], RING, true, true, 0..=0),
+        (&[FUSE, MARKED], RING, true, true, CALLS..=CALLS),
+        (&[FUSE], RING, true, true, 0..=0),
     ];
     for (keys, engine, direct, warm, expected) in table {
         let (outcome, _) = read(keys, engine, direct, warm);
@@ -84,4 +91,23 @@ fn what_is_done_at_once_is_fetched_when_the_depth_is_reached() {
     let alone = mean(Engine::Sync);
     let round = mean(RING) as f64 / alone as f64;
     assert!((0.4..0.6).contains(&(round / f64::from(DEPTH))), "{round} calls");
+}
+
+#[test]
+fn direct_reads_of_fuse_wait_one_by_one_unless_workers_do_or_the_server_asks() {
+    let aio = Engine::Aio { depth: DEPTH, batch_submit: 1, batch_complete: 1 };
+    let asked = ("filesystem.async_dio", "on");
+    let table: [(&[_], _, bool); 6] = [
+        (&[FUSE, MARKED], RING, true),
+        (&[FUSE, POLLED], RING, false),
+        (&[FUSE], RING, false),
+        (&[FUSE], aio, false),
+        (&[FUSE, asked, POLLED], RING, true),
+        (&[FUSE, asked], aio, true),
+    ];
+    for (keys, engine, together) in table {
+        let (outcome, _) = read(keys, engine, true, false);
+        let most = outcome.layers.depth.max();
+        assert_eq!(most > Some(1), together, "{keys:?} {engine:?}: {most:?} at the server");
+    }
 }
