@@ -11,11 +11,11 @@
 //! done       into the completion ring; wakes the submitter if that waits for no more than there are
 //! ```
 //! Source: 6.6 and 6.10, `io_uring/io-wq.c` (`io_wq_enqueue`, `io_wq_activate_free_worker`, `io_wq_dec_running`,
-//! `io_worker_handle_work`) and `io_uring/rw.c` (`io_read`); caec5ebe77f9 and f7c913438533 for what is tried. Known deviations: the
-//! kernel's own work for a request that is handed over (its copy, the list's lock), and for a worker that is made, has
-//! no cost of its own; workers stay for ever. Only reads are handed over: buffered writes, which most file systems have
-//! carried out by workers on both sides of that commit, and syncs are done by their submitter. On files that can be
-//! asked, a read that misses is waited for by its submitter rather than gone on with later.
+//! `io_worker_handle_work`) and `io_uring/rw.c` (`io_read`); caec5ebe77f9 and f7c913438533 for what is tried. Known
+//! deviations: the kernel's own work for a request that is handed over (its copy, the list's lock), and for a worker
+//! that is made, has no cost of its own; workers stay for ever. Only reads are handed over: buffered writes, which most
+//! file systems have carried out by workers on both sides of that commit, and syncs are done by their submitter. On
+//! files that can be asked, a read that misses is waited for by its submitter rather than gone on with later.
 
 use std::collections::VecDeque;
 

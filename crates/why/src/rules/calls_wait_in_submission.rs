@@ -1,6 +1,7 @@
 //! Calls of io_uring wait for their I/O where they are handed in, one after the other, instead of with its workers.
 //!
-//! Known limit: a program that has stopped using io_uring looks the same, as events do not say which calls are of a ring.
+//! Known limit: a program that has stopped using io_uring looks the same, as events do not say which calls are of a
+//! ring.
 
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
@@ -12,14 +13,14 @@ pub(super) const RULE: Rule = Rule {
     needs: super::CALLS,
     owns: super::Owns::Calls,
     single: super::Single::Counts,
-    what: "Calls of io_uring wait for their I/O while they are handed in, where its worker threads waited side by side.",
-    why: "io_uring_enter goes on to the next entry of the ring only when the one before it is done: of as many calls as \
-          the program wants in flight one is.",
-    events: "Calls are no longer handed over to workers (io_uring_queue_async_work), and fewer are in progress at once.",
-    example: "Direct reads of a FUSE server without FUSE_ASYNC_DIO in 6.12 and later (f7c913438533): poll says that its \
-              files are ready, and they wait all the same.",
+    what: "Calls of io_uring wait for their I/O while they are handed in; its worker threads waited side by side.",
+    why: "io_uring_enter goes on to the next entry of the ring only when the one before it is done: of as many calls \
+          as the program wants in flight one is.",
+    events: "Calls are no longer handed over to workers (io_uring_queue_async_work), and fewer are in progress.",
+    example: "Direct reads of a FUSE server without FUSE_ASYNC_DIO in 6.12 and later (f7c913438533): poll says that \
+              its files are ready, and they wait all the same.",
     change: "Set IOSQE_ASYNC (fio: force_async=1), or use more threads; have the server ask for FUSE_ASYNC_DIO.",
-    refute: "With IOSQE_ASYNC on the slow side as few calls are in progress; or the program has stopped using io_uring.",
+    refute: "With IOSQE_ASYNC on the slow side as few calls are in progress; or the program no longer uses io_uring.",
     since: "Until 6.4 for regular files without a block device; again since 6.12 (6.6.94) for files that have a poll \
             operation.",
     consequences: &["changed-job", "queue-depth-one", "cpu-bound-submission", "lock-serialisation", "slow-wakeups"],
