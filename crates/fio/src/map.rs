@@ -769,13 +769,12 @@ fn syncs(job: &FioJob, stream: &mut Stream) {
 }
 
 fn engine(job: &FioJob) -> Engine {
+    let (depth, batch_complete) = (job.iodepth, job.batch_complete_min.max(1));
     match job.engine {
-        FioEngine::Libaio | FioEngine::IoUring | FioEngine::Posixaio | FioEngine::Null | FioEngine::Ours(_) => {
-            Engine::Aio {
-                depth: job.iodepth,
-                batch_submit: if job.engine == FioEngine::Posixaio { 1 } else { job.iodepth_batch },
-                batch_complete: job.batch_complete_min.max(1),
-            }
+        FioEngine::IoUring => Engine::Ring { depth, batch_submit: job.iodepth_batch, batch_complete },
+        FioEngine::Libaio | FioEngine::Posixaio | FioEngine::Null | FioEngine::Ours(_) => {
+            let batch_submit = if job.engine == FioEngine::Posixaio { 1 } else { job.iodepth_batch };
+            Engine::Aio { depth, batch_submit, batch_complete }
         }
         FioEngine::Mmap => Engine::Mmap,
         _ => Engine::Sync,

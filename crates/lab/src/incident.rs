@@ -87,6 +87,8 @@ const INCIDENTS: &[Entry] = &[
     known!("2024-journal-past-throttle"),
     modelled!("2024-plug-merge-end", plug_merge_end),
     modelled!("2024-plug-per-bio", plug_per_bio),
+    modelled!("2025-fuse-ring-poll", fuse_ring_poll),
+    known!("2025-uring-nowait"),
 ];
 
 /// An incident that is known.

@@ -178,6 +178,9 @@ pub fn live_plan(job: &Job, names: &[String], dir: &Path, problems: &mut Problem
                 Engine::Aio { depth, batch_submit, batch_complete } => {
                     Thread { engine: "libaio", depth, batch_submit, batch_complete: (batch_complete, 0), ..plan }
                 }
+                Engine::Ring { depth, batch_submit, batch_complete } => {
+                    Thread { engine: "io_uring", depth, batch_submit, batch_complete: (batch_complete, 0), ..plan }
+                }
             }
         })
         .collect();

@@ -52,6 +52,7 @@ pub fn layers(layers: &Layers) -> Value {
             "pages_removed": layers.pages_removed,
             "writeback_pages": layers.writeback_pages,
             "throttles": layers.throttles,
+            "handed_over": layers.handed_over,
         },
         "readahead": {
             "windows": {

@@ -179,6 +179,8 @@ pub enum What {
         /// Bytes read or written.
         len_bytes: u32,
     },
+    /// The call was given to a worker thread, as its file cannot be asked without waiting (io_uring).
+    HandOver,
     /// Pages looked up and found in the cache.
     Hit {
         /// File looked into.
@@ -475,6 +477,7 @@ impl What {
             What::Journal { tid, step, nr_blocks } => [23 | (step as u64) << 5, u64::from(tid), u64::from(nr_blocks)],
             What::Throttle { nr_dirty } => [24, 0, u64::from(nr_dirty)],
             What::Fault { file, page, major } => [25 | u64::from(major) << 5, page.0, pair(file.0, 0)],
+            What::HandOver => [26, 0, 0],
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod ext3;
 mod ext4;
+mod fuse;
 mod xfs;
 
 use crate::origin::{Entry, OptionSpec, Options};
@@ -111,6 +112,13 @@ pub struct Rules {
     pub journal_passes: bool,
     /// The blocks that map the files are in memory at the start, for any job.
     pub mapping_cached: bool,
+    /// Open files say that they can be asked without waiting, and reads that miss go on by themselves (`FMODE_NOWAIT`
+    /// and `FMODE_BUF_RASYNC`).
+    pub nowait: bool,
+    /// They have a poll operation, which says that they are ready.
+    pub polls: bool,
+    /// A direct call waits for its I/O where it is made, asynchronous or not.
+    pub direct_waits: bool,
 }
 
 /// Key of [`Rules::starts_empty`].
@@ -409,6 +417,7 @@ pub const FILESYSTEMS: &[&Entry<Build>] = &[
     &ext4::ENTRY_6_16,
     &xfs::ENTRY,
     &xfs::ENTRY_5_18,
+    &fuse::ENTRY,
 ];
 
 #[cfg(test)]

@@ -67,8 +67,18 @@ pub struct Throttle {
 pub enum Engine {
     /// One after the other (`read`, `pread`, `readv` and their like).
     Sync,
-    /// Several in flight (`libaio`, `io_uring`). Buffered calls and syncs are carried out as they are submitted.
+    /// Several in flight (`libaio`). Buffered calls and syncs are carried out as they are submitted.
     Aio {
+        /// Calls in flight at most.
+        depth: u32,
+        /// Calls handed in with one system call, at most.
+        batch_submit: u32,
+        /// Completions waited for when the depth is reached.
+        batch_complete: u32,
+    },
+    /// The same with a ring (`io_uring`): reads of files that cannot be asked without waiting are carried out by
+    /// workers.
+    Ring {
         /// Calls in flight at most.
         depth: u32,
         /// Calls handed in with one system call, at most.
@@ -101,10 +111,22 @@ pub const ENGINES: &[&Entry<Engine>] = &[
     ),
     &engine(
         "simulated-aio",
-        "several calls in flight: libaio, io_uring; buffered calls are carried out as they are submitted",
+        "several calls in flight: libaio; buffered calls are carried out as they are submitted",
         &[Origin { kernels: "2.6 and later", file: "fs/aio.c", function: "io_submit, io_getevents", notes: "" }],
         "conservation tests of the simulator",
         Engine::Aio { depth: 1, batch_submit: 1, batch_complete: 1 },
+    ),
+    &engine(
+        "simulated-ring",
+        "several calls in flight: io_uring; reads that would have to wait, or cannot be tried, go to worker threads",
+        &[Origin {
+            kernels: "5.1 and later",
+            file: "io_uring/rw.c, io_uring/io-wq.c",
+            function: "io_read, io_wq_enqueue",
+            notes: "read in 6.6 and 6.10",
+        }],
+        "conservation tests of the simulator",
+        Engine::Ring { depth: 1, batch_submit: 1, batch_complete: 1 },
     ),
     &engine(
         "simulated-mmap",

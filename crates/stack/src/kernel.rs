@@ -167,7 +167,7 @@ const fn queue(
     max_sectors_kb: i64,
     max_segments: i64,
     rules: QueueRules,
-) -> [OptionSpec; 12 + rules::NR_OPTIONS] {
+) -> [OptionSpec; 13 + rules::NR_OPTIONS] {
     let [
         kind,
         classes,
@@ -237,8 +237,32 @@ const fn queue(
             "who is woken when a page has been read: all who wait, or one after the other as each has had its lock \
              (read calls until 4.6)",
         ),
+        RING_NOWAIT,
         rules::NOMERGES,
     ]
+}
+
+/// Which files io_uring tries without waiting; the others' calls are carried out by its worker threads.
+const RING_NOWAIT: OptionSpec = ring_nowait(0);
+
+const fn ring_nowait(default: usize) -> OptionSpec {
+    OptionSpec::choice(
+        "ring_nowait",
+        &["regular", "marked", "polled"],
+        default,
+        "files io_uring tries without waiting: all regular ones (until 6.4), those that set FMODE_NOWAIT, or also \
+         those whose poll says that they are ready (6.12)",
+    )
+}
+
+/// The same since 6.5 (caec5ebe77f9).
+const fn marked<const N: usize>(options: [OptionSpec; N]) -> [OptionSpec; N] {
+    replaced(options, &[ring_nowait(1)])
+}
+
+/// The same since 6.12-rc3 (f7c913438533).
+const fn polled<const N: usize>(options: [OptionSpec; N]) -> [OptionSpec; N] {
+    replaced(options, &[ring_nowait(2)])
 }
 
 /// The same without what 2.6.26 brought.
@@ -261,8 +285,10 @@ const QUEUE_2_6_18: &[OptionSpec] = before_nomerges(const { &queue(1000, 128, 51
 const QUEUE_2_6_38: &[OptionSpec] = &queue(250, 128, 512, 168, QueueRules::V2_6_38);
 const QUEUE_4: &[OptionSpec] = &queue(250, 128, 1280, 168, QueueRules::V2_6_38);
 const QUEUE_MQ: &[OptionSpec] = &queue(250, 0, 1280, 168, QueueRules::MULTI);
-const QUEUE_6_11: &[OptionSpec] = &queue(250, 0, 1280, 168, QueueRules::MULTI_6_11);
-const QUEUE_6_18: &[OptionSpec] = &queue(250, 0, 4096, 168, QueueRules::MULTI_6_11);
+const QUEUE_6_5: &[OptionSpec] = &marked(queue(250, 0, 1280, 168, QueueRules::MULTI));
+const QUEUE_6_11: &[OptionSpec] = &marked(queue(250, 0, 1280, 168, QueueRules::MULTI_6_11));
+const QUEUE_6_12: &[OptionSpec] = &polled(queue(250, 0, 1280, 168, QueueRules::MULTI_6_11));
+const QUEUE_6_18: &[OptionSpec] = &polled(queue(250, 0, 4096, 168, QueueRules::MULTI_6_11));
 
 const NAMES_2_4: &[(&str, &str)] = &[];
 const NAMES_2_6: &[(&str, &str)] = &[("cfq", "cfq-2.6.6"), ("as", "anticipatory")];
@@ -745,11 +771,11 @@ const MULTI_QUEUE_5: Kernel = Kernel {
 
 /// Common parts of 6.6 to 6.11.
 const MULTI_QUEUE_6_6: Kernel =
-    Kernel { elevator_names: NAMES_6_5, readahead: "linux-6.6", fault: "linux-6.6", ..MULTI_QUEUE };
+    Kernel { options: QUEUE_6_5, elevator_names: NAMES_6_5, readahead: "linux-6.6", fault: "linux-6.6", ..MULTI_QUEUE };
 
 /// Common parts of 6.12 and 6.14.
 const MULTI_QUEUE_6_12: Kernel = Kernel {
-    options: QUEUE_6_11,
+    options: QUEUE_6_12,
     elevator_names: NAMES_6_12,
     readahead: "linux-6.12",
     fault: "linux-6.12",
@@ -928,6 +954,30 @@ pub const PATCHES: &[Patch] = &[
         }],
         kernels: &["linux-6.1", "linux-6.6"],
         sets: &[("filesystem.journal_passes", "on")],
+    },
+    Patch {
+        name: "ring-fmode-nowait",
+        summary: "io_uring tries only files that set FMODE_NOWAIT (caec5ebe77f9, 6.5)",
+        origin: &[Origin {
+            kernels: "6.5 .. 7.x",
+            file: "io_uring/io_uring.c, io_uring/rw.c",
+            function: "__io_file_supports_nowait, io_read",
+            notes: "the commit's diff, and io_file_supports_nowait as of 6.10",
+        }],
+        kernels: &[],
+        sets: &[("ring_nowait", "marked")],
+    },
+    Patch {
+        name: "ring-poll",
+        summary: "io_uring tries files without FMODE_NOWAIT whose poll says that they are ready (f7c913438533, 6.12)",
+        origin: &[Origin {
+            kernels: "6.12 .. 7.x, 6.6.94",
+            file: "io_uring/rw.c",
+            function: "io_file_supports_nowait",
+            notes: "the commit's diff and message",
+        }],
+        kernels: &[],
+        sets: &[("ring_nowait", "polled")],
     },
     Patch {
         name: "readahead-512k",

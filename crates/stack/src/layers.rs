@@ -114,6 +114,8 @@ pub struct Layers {
     pub writeback_pages: u64,
     /// Writers stopped because too much was dirty.
     pub throttles: u64,
+    /// Calls that worker threads carried out for their submitter.
+    pub handed_over: u64,
     /// Device time as modelled: arm moving, us.
     pub seek_us: u64,
     /// Device time as modelled: waiting for the sector, us.
@@ -470,6 +472,7 @@ impl LayerObserver {
             },
             What::Writeback { nr_pages, .. } => self.layers.writeback_pages += u64::from(nr_pages),
             What::Throttle { .. } => self.layers.throttles += 1,
+            What::HandOver => self.layers.handed_over += 1,
             What::Plug => {}
         }
     }

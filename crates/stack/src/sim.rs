@@ -20,6 +20,7 @@ mod open;
 mod read;
 mod tasks;
 mod vfs;
+mod workers;
 mod write;
 
 use std::cell::{Cell, RefCell};
@@ -50,6 +51,7 @@ use crate::writeback;
 use journal::Journal;
 use tasks::{Sched, TaskId};
 use vfs::Vfs;
+use workers::Workers;
 
 /// Something that is due.
 #[derive(Copy, Clone, Debug)]
@@ -243,6 +245,8 @@ struct World<'p, 's> {
     /// When the limits of the control group let the next read and the next write go.
     throttled: Cell<[Nanos; 2]>,
     aio: RefCell<aio::Aio>,
+    workers: RefCell<workers::Workers>,
+    ring_tries: workers::Tried,
     opening: RefCell<open::OpeningState>,
     /// Pages of the device that were cached when its last descriptor was closed.
     stale_pages: Cell<u64>,
@@ -309,7 +313,13 @@ fn run_to(plan: &Plan, sink: Option<&mut dyn EventSink>) -> Result<Outcome, RunE
     for number in 0..world.nr_probes() {
         tasks.push(Some(Box::pin(world.probe(number))));
     }
-    world.start_tasks(tasks.len() as u32);
+    let nr_awake = tasks.len() as u32;
+    *world.workers.borrow_mut() = Workers::new(&world.threads, world.machine.nr_cpus, nr_awake, !world.fs.nowait);
+    let workers = world.workers.borrow().threads().to_vec();
+    for thread in workers {
+        tasks.push(Some(Box::pin(world.worker(thread))));
+    }
+    world.start_tasks(tasks.len() as u32, nr_awake);
     world.turn(&mut tasks)?;
     drop(tasks);
     Ok(world.outcome())
@@ -392,6 +402,9 @@ impl<'p, 's> World<'p, 's> {
             followers: RefCell::new(Vec::new()),
             throttled: Cell::new([Nanos::ZERO; 2]),
             aio: RefCell::new(aio::Aio::new(threads.len())),
+            workers: RefCell::default(),
+            ring_tries: [workers::Tried::Regular, workers::Tried::Marked, workers::Tried::Polled]
+                [queue.unsigned("ring_nowait") as usize],
             opening: RefCell::new(open::OpeningState::new(job)),
             stale_pages: Cell::new(0),
             cached_runs: RefCell::new(vec![direct::CachedRuns::default(); files.len()]),
@@ -495,7 +508,8 @@ impl<'p, 's> World<'p, 's> {
         self.advise_at_open(thread).await;
         match spec.engine {
             Engine::Sync | Engine::Mmap => self.one_by_one(thread).await,
-            Engine::Aio { depth, batch_submit, batch_complete } => {
+            Engine::Aio { depth, batch_submit, batch_complete }
+            | Engine::Ring { depth, batch_submit, batch_complete } => {
                 self.many_in_flight(thread, depth, batch_submit, batch_complete).await;
             }
         }
@@ -658,8 +672,16 @@ impl<'p, 's> World<'p, 's> {
 
     /// One call, from entry to exit. Returns the bytes read or written.
     async fn call(&self, thread: u32, call: &Call) -> u64 {
-        let file = FileId(call.file);
         self.start_call(call);
+        let len_bytes = self.carry_out_call(thread, call).await;
+        self.event(What::CallEnd { op: call.op, file: FileId(call.file), len_bytes: len_bytes as u32 });
+        self.begin_call(CallId::NONE);
+        len_bytes
+    }
+
+    /// What a call of a thread does between its begin and its end, whichever task does it.
+    async fn carry_out_call(&self, thread: u32, call: &Call) -> u64 {
+        let file = FileId(call.file);
         let spec = &self.threads[thread as usize];
         let descriptor = match call.how {
             Some(how) => how.descriptors as usize * self.nr_files + call.file as usize,
@@ -687,8 +709,6 @@ impl<'p, 's> World<'p, 's> {
             self.fsync(file, sync == Op::Fdatasync).await;
         }
         self.settle().await;
-        self.event(What::CallEnd { op: call.op, file, len_bytes: len_bytes as u32 });
-        self.begin_call(CallId::NONE);
         len_bytes
     }
 
@@ -711,7 +731,7 @@ impl<'p, 's> World<'p, 's> {
     fn context(&self) -> IoContext {
         let task = self.current.get();
         // Daemons and probes are processes of their own.
-        let thread_group = self.threads.get(task as usize).map_or(task, |thread| thread.process);
+        let thread_group = self.thread_of(task).map_or(task, |thread| thread.process);
         IoContext { task, thread_group }
     }
 
@@ -848,7 +868,7 @@ impl<'p, 's> World<'p, 's> {
     /// Holds a bio back as the limits of the workload's control group want it.
     async fn throttle(&self, dir: Dir, nr_sectors: u32) {
         let Some(limits) = self.plan.job.throttle else { return };
-        let own = self.threads.get(self.current.get() as usize).is_some_and(|thread| !thread.stranger);
+        let own = self.thread_of(self.current.get()).is_some_and(|thread| !thread.stranger);
         if !own {
             return;
         }

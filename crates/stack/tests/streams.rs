@@ -39,6 +39,11 @@ fn random_plan(seed: u64) -> Plan {
     if pick(3) == 0 && !queue_plugs {
         stack.set("plug", ["task-2.6.39", "task-3.1", "task-3.3", "task-5.16"][pick(4)]).expect("a plug");
     }
+    if pick(2) == 0 {
+        stack.set("ring_nowait", "marked").expect("a choice");
+        // Not every file system can be told.
+        let _ = stack.set("filesystem.nowait", "off");
+    }
     stack.set_device(DEVICES[pick(DEVICES.len())].name).expect("a device");
     if pick(3) == 0 {
         stack.set("machine.memory_mb", "24").expect("in range");
@@ -115,8 +120,10 @@ fn random_thread(thread: u32, files: &[FileSpec], pick: &mut impl FnMut(usize) -
         ..Stream::sequential(Mix::Read, targets, block)
     };
     let direct = pick(3) == 0;
-    let engine = match pick(4) {
-        0 => Engine::Aio { depth: [1, 4, 64][pick(3)], batch_submit: [1, 8][pick(2)], batch_complete: [1, 4][pick(2)] },
+    let (depth, batch_submit, batch_complete) = ([1, 4, 64][pick(3)], [1, 8][pick(2)], [1, 4][pick(2)]);
+    let engine = match pick(5) {
+        0 => Engine::Aio { depth, batch_submit, batch_complete },
+        2 => Engine::Ring { depth, batch_submit, batch_complete },
         1 if !direct => Engine::Mmap,
         _ => Engine::Sync,
     };
@@ -320,7 +327,13 @@ fn pages_that_a_probe_leaves_slow_direct_writes_down_unless_something_prevents_i
 #[test]
 fn pages_dropped_between_passes_are_read_again() {
     const BYTES: u64 = 1 << 20;
-    for engine in [Engine::Sync, Engine::Mmap, Engine::Aio { depth: 4, batch_submit: 1, batch_complete: 1 }] {
+    let (depth, batch_submit, batch_complete) = (4, 1, 1);
+    for engine in [
+        Engine::Sync,
+        Engine::Mmap,
+        Engine::Aio { depth, batch_submit, batch_complete },
+        Engine::Ring { depth, batch_submit, batch_complete },
+    ] {
         for (drops, times) in [(false, 1), (true, 3)] {
             let target = Target { file: 0, start: 0, len_bytes: BYTES };
             let once = Stream::sequential(Mix::Read, vec![target], 4096);

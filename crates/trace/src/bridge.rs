@@ -159,7 +159,8 @@ impl Bridge {
             | What::IdleEnd { .. }
             | What::Writeback { .. }
             | What::Journal { .. }
-            | What::Throttle { .. } => {}
+            | What::Throttle { .. }
+            | What::HandOver => {}
         }
         self.records.extend(seen.into_iter().map(|seen| Record { at: event.at, cpu: 0, pid, seen }));
     }

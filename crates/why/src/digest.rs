@@ -307,6 +307,7 @@ impl EventSink for Observer {
                 self.commands.complete(event.at, rq, &request, &mut self.out);
                 self.waits.complete(event.at, rq.0);
             }
+            What::HandOver => self.out.workload.handed_over += u64::from(call.is_some()),
             What::IdleStart => self.commands.idle(event.at, true),
             What::IdleEnd { .. } => self.commands.idle(event.at, false),
             What::Journal { tid, step, nr_blocks } => self.journal(tid, step, nr_blocks),

@@ -12,6 +12,8 @@ use cost::{Cost, Facts};
 mod alone;
 mod async_queue_per_task;
 mod cache_too_small;
+mod calls_to_workers;
+mod calls_wait_in_submission;
 mod cgroup_io_throttle;
 mod changed_job;
 mod cold_cache;
@@ -289,6 +291,8 @@ pub const RULES: &[&Rule] = &[
     &cpu_contention::RULE,
     &cpu_quota::RULE,
     &program_pauses::RULE,
+    &calls_to_workers::RULE,
+    &calls_wait_in_submission::RULE,
     &cpu_bound_submission::RULE,
     &slow_wakeups::RULE,
     &lock_serialisation::RULE,

@@ -163,6 +163,7 @@ fn flat(what: &What) -> Flat {
             Flat { tid: Some(tid), detail: Some(step_word(step)), count: Some(nr_blocks), ..of("journal") }
         }
         What::Throttle { nr_dirty } => Flat { count: Some(nr_dirty), ..of("throttle") },
+        What::HandOver => of("hand_over"),
     }
 }
 
@@ -356,6 +357,7 @@ fn event_of(at: u64, call: u32, flat: &Flat) -> Option<Event> {
             What::Journal { tid: flat.tid?, step: one_of(flat.detail, &STEPS, step_word)?, nr_blocks: flat.count? }
         }
         "throttle" => What::Throttle { nr_dirty: flat.count? },
+        "hand_over" => What::HandOver,
         _ => return None,
     };
     Some(Event { at: Nanos(at), call: CallId(call), what })

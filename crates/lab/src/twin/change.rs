@@ -328,7 +328,7 @@ fn deeper(plan: &Plan, own: usize, depth: u32) -> Option<Plan> {
     let mut any = false;
     for thread in &mut threads_mut(&mut plan)[..own] {
         let is = match thread.spec.engine {
-            Engine::Aio { depth, .. } => depth,
+            Engine::Aio { depth, .. } | Engine::Ring { depth, .. } => depth,
             _ => 1,
         };
         let direct = script(thread).iter().filter(|step| how_of(step).path == Path::Direct).count();

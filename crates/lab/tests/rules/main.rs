@@ -2,6 +2,8 @@
 
 mod async_queue_per_task;
 mod cache_too_small;
+mod calls_to_workers;
+mod calls_wait_in_submission;
 mod changed_job;
 mod cpu_bound_submission;
 mod device_bandwidth;

@@ -340,6 +340,7 @@ pub(super) const EVENTS: &[Event] = &[
     besides(&["syscalls/sys_exit_io_uring_enter"]),
     besides(&["io_uring/io_uring_submit_req", "io_uring/io_uring_submit_sqe"]),
     besides(&["io_uring/io_uring_complete"]),
+    besides(&["io_uring/io_uring_queue_async_work"]),
     besides(&["syscalls/sys_enter_fadvise64"]),
     besides(&["syscalls/sys_exit_fadvise64"]),
     besides(&["syscalls/sys_enter_readahead"]),
@@ -405,7 +406,6 @@ pub(super) const EVENTS: &[Event] = &[
     // What a program says about its mappings; not every processor calls it mmap.
     other(&["syscalls/sys_enter_mmap"]),
     other(&["syscalls/sys_exit_mmap"]),
-    other(&["io_uring/io_uring_queue_async_work"]),
     helper(&["writeback/writeback_start"]),
     helper(&["writeback/writeback_written"]),
     helper(&["writeback/writeback_single_inode"]),

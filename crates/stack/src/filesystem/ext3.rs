@@ -104,5 +104,8 @@ fn build(options: &Options, page_by_page: bool) -> Rules {
         starts_empty: false,
         flushes_gap: false,
         journal_passes: false,
+        nowait: true,
+        polls: false,
+        direct_waits: false,
     }
 }

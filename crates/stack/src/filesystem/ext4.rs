@@ -21,8 +21,11 @@ use crate::units::Sector;
 /// Key of [`Rules::journal_passes`].
 const JOURNAL_PASSES: &str = "journal_passes";
 
+/// Key of [`Rules::nowait`].
+const NOWAIT: &str = "nowait";
+
 /// Tunables; the largest folio order differs.
-const fn options(max_folio_order: i64) -> [OptionSpec; 9] {
+const fn options(max_folio_order: i64) -> [OptionSpec; 10] {
     [
         OptionSpec::number("start_mb", 1, (0, 1 << 24), "where the file system begins on the disk"),
         OptionSpec::number("journal_mb", 128, (1, 1 << 12), "size of the journal"),
@@ -41,6 +44,11 @@ const fn options(max_folio_order: i64) -> [OptionSpec; 9] {
             JOURNAL_PASSES,
             false,
             "the journal's writes pass the writeback throttle (6a3afb6ac6, 6.8 and later)",
+        ),
+        OptionSpec::switch(
+            NOWAIT,
+            true,
+            "open files say that they can be asked without waiting (FMODE_NOWAIT); off: as on ext2, tmpfs, NFS",
         ),
     ]
 }
@@ -148,5 +156,8 @@ fn rules(options: &Options, max_folio_order: u8) -> Rules {
         starts_empty: false,
         flushes_gap: false,
         journal_passes: options.iter().any(|(spec, value)| spec.name == JOURNAL_PASSES && value == 1),
+        nowait: !options.iter().any(|(spec, value)| spec.name == NOWAIT && value == 0),
+        polls: false,
+        direct_waits: false,
     }
 }

@@ -89,5 +89,8 @@ fn build(options: &Options) -> Rules {
         starts_empty: options.is_on(STARTS_EMPTY.name),
         flushes_gap: options.is_on("flush_gap"),
         journal_passes: false,
+        nowait: true,
+        polls: false,
+        direct_waits: false,
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! A thread fills a batch, hands it in with one system call, and waits for completions only when its depth is reached
 //! or nothing is left to hand in. Direct reads and writes are in flight; other calls are carried out while they are
-//! handed in, as the kernel does with buffered calls.
+//! handed in, as the kernel does with buffered calls, or by [workers](super::workers) of a ring. With a ring, what is
+//! done stays in flight until completions are fetched, as fio counts: when the depth is reached, and without a system
+//! call if there are enough.
 
 use std::collections::VecDeque;
 
 use super::World;
 use super::tasks::TaskId;
 use crate::event::{CallId, FileId, What};
-use crate::job::is_data;
+use crate::job::{Engine, is_data};
 use crate::units::Nanos;
 use crate::workload::{Call, Next, Path, WOKEN};
 
@@ -40,6 +42,19 @@ impl Aio {
         Aio { done: vec![VecDeque::new(); nr_threads], wanted: vec![0; nr_threads], ..Aio::default() }
     }
 
+    /// A call in flight, with its number.
+    pub(super) fn call(&self, slot: u32) -> (CallId, Call) {
+        let Some(call) = self.calls[slot as usize] else { unreachable!("a call in flight has a slot") };
+        (call.id, call.call)
+    }
+
+    /// It has moved so many bytes.
+    pub(super) fn moved(&mut self, slot: u32, len_bytes: u64) {
+        if let Some(call) = &mut self.calls[slot as usize] {
+            call.len_bytes = len_bytes;
+        }
+    }
+
     fn insert(&mut self, call: InFlight) -> u32 {
         match self.free.pop() {
             Some(slot) => {
@@ -57,6 +72,7 @@ impl Aio {
 impl World<'_, '_> {
     /// A thread that keeps up to `depth` calls in flight.
     pub(super) async fn many_in_flight(&self, thread: u32, depth: u32, batch_submit: u32, batch_complete: u32) {
+        let ring = self.has_ring(thread);
         let spec = &self.threads[thread as usize];
         let tool = spec.tool.unwrap_or(self.machine.tool);
         let mut in_flight = 0;
@@ -113,16 +129,24 @@ impl World<'_, '_> {
             if full || done || pause.is_some() {
                 let wanted = if full || done { batch_complete.clamp(1, in_flight) } else { 1 };
                 in_flight -= self.fetch(thread, wanted, pause.filter(|_| !full && !done)).await;
-            } else {
+            } else if !ring {
                 in_flight -= self.fetch(thread, 0, None).await;
             }
         }
     }
 
+    fn has_ring(&self, thread: u32) -> bool {
+        matches!(self.threads[thread as usize].engine, Engine::Ring { .. })
+    }
+
     /// Hands one call in; returns whether it is in flight.
     async fn hand_in(&self, thread: u32, call: Call, intended: Nanos) -> bool {
         let spec = &self.threads[thread as usize];
-        if self.path_of(spec, &call) != Path::Direct || !is_data(call.op) || call.then.is_some() {
+        let path = self.path_of(spec, &call);
+        let waits = self.fs.direct_waits && !self.vfs.borrow().is_device(FileId(call.file));
+        let alone = path != Path::Direct || !is_data(call.op) || call.then.is_some() || waits;
+        let ring = self.has_ring(thread) && is_data(call.op);
+        if alone && !ring {
             let len_bytes = self.call(thread, &call).await;
             self.completed((thread, spec.job), &call, len_bytes, intended);
             return false;
@@ -131,6 +155,17 @@ impl World<'_, '_> {
         let task = self.current.get();
         let in_flight = InFlight { thread, task, id, call, len_bytes: 0, intended };
         let slot = self.aio.borrow_mut().insert(in_flight);
+        if ring && self.needs_worker(&call, path) {
+            self.hand_over(thread, slot).await;
+            return true;
+        }
+        if alone {
+            let moved = self.carry_out_call(thread, &call).await;
+            self.begin_call(CallId::NONE);
+            self.aio.borrow_mut().moved(slot, moved);
+            self.aio_done(slot);
+            return true;
+        }
         let counter = self.sched.borrow_mut().counter_for(task, Some(slot));
         // One more than the bios, so that the call cannot end while it is being handed in.
         self.sched.borrow_mut().count_up(counter);
@@ -142,9 +177,7 @@ impl World<'_, '_> {
         if locks {
             self.unlock_inode(file);
         }
-        if let Some(in_flight) = &mut self.aio.borrow_mut().calls[slot as usize] {
-            in_flight.len_bytes = moved;
-        }
+        self.aio.borrow_mut().moved(slot, moved);
         self.begin_call(CallId::NONE);
         self.count_down(counter);
         true
@@ -175,7 +208,10 @@ impl World<'_, '_> {
     async fn fetch(&self, thread: u32, wanted: u32, until: Option<Nanos>) -> u32 {
         let slot = thread as usize;
         if wanted > 0 {
-            self.charge(self.machine.syscall);
+            let there = self.has_ring(thread) && self.aio.borrow().done[slot].len() >= wanted as usize;
+            if !there {
+                self.charge(self.machine.syscall);
+            }
             self.settle().await;
             while self.aio.borrow().done[slot].len() < wanted as usize {
                 self.aio.borrow_mut().wanted[slot] = wanted as usize;

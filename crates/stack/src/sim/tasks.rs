@@ -107,6 +107,10 @@ impl Sched {
         self.request_waits
     }
 
+    pub(super) fn is_asleep(&self, task: TaskId) -> bool {
+        self.task(task).state == State::Blocked
+    }
+
     /// Whether it is still among them.
     pub(super) fn waits_for_request(&self, task: TaskId) -> bool {
         self.task(task).waits_for_request
@@ -194,8 +198,8 @@ fn suspend() -> Suspend {
 }
 
 impl World<'_, '_> {
-    /// Makes `nr_tasks` tasks runnable, in order; those of the program one after another.
-    pub(super) fn start_tasks(&self, nr_tasks: u32) {
+    /// Makes the first `nr_awake` of the tasks runnable, in order; those of the program one after another.
+    pub(super) fn start_tasks(&self, nr_tasks: u32, nr_awake: u32) {
         let info = TaskInfo {
             state: State::Blocked,
             sleep: 0,
@@ -207,7 +211,7 @@ impl World<'_, '_> {
             plug: PlugList::new(),
         };
         self.sched.borrow_mut().tasks = vec![info; nr_tasks as usize];
-        for task in 0..nr_tasks {
+        for task in 0..nr_awake {
             let before = if task < self.nr_threads_tasks() { task } else { 0 };
             match self.machine.start_gap * u64::from(before) {
                 Nanos::ZERO => self.wake(task),
@@ -348,9 +352,13 @@ impl World<'_, '_> {
         // Whatever it sleeps for, a task must not take its plugged requests to sleep (schedule() flushes them).
         // Tasks that wait for I/O have flushed them before; this is any other sleep.
         self.flush_plug_asleep();
+        let worker = self.worker_sleeps();
         self.sched.borrow_mut().task_mut(task).state = State::Blocked;
         self.release_cpu();
         self.leave().await;
+        if let Some(thread) = worker {
+            self.worker_runs(thread);
+        }
     }
 
     /// Sleeps until `time` or until woken.

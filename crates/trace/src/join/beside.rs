@@ -253,6 +253,13 @@ impl Joiner<'_> {
                     self.finish_beside(call, seq, record.at, number("res").unwrap_or(0));
                 }
             }
+            "io_uring:io_uring_queue_async_work" => {
+                let call = field(fields, "req").and_then(|address| self.beside.ring.get(address));
+                if let Some(call) = call {
+                    let call = CallId(self.out.calls[*call].call);
+                    self.events.push((record.at, seq, Event { at: record.at, call, what: What::HandOver }));
+                }
+            }
             "vmscan:mm_vmscan_direct_reclaim_begin" | "vmscan:mm_vmscan_memcg_reclaim_begin" => {
                 self.beside.reclaiming.insert(pid);
             }

@@ -29,6 +29,8 @@ pub struct Workload {
     pub interleaved_streams: u64,
     /// Touches of mappings.
     pub mapped: u64,
+    /// Calls that a worker thread carried out for their submitter.
+    pub handed_over: u64,
     /// Most calls in progress at once.
     pub concurrency: u32,
     /// Files that calls were made on, without those that had hardly any.

@@ -351,6 +351,18 @@ pub const LIVE: &[Live] = &[
         questions: &[],
         not_shown: &["both sides need a kernel of their own: who runs the queue cannot be set"],
     },
+    Live {
+        incident: "2025-fuse-ring-poll",
+        sides: &[],
+        questions: &[],
+        not_shown: &["both sides need a kernel of their own; --live has no FUSE server that programs read from"],
+    },
+    Live {
+        incident: "2025-uring-nowait",
+        sides: &[],
+        questions: &[],
+        not_shown: &["NFS and tmpfs are on no disk that could be modelled"],
+    },
 ];
 
 const fn writers(settings: &'static str) -> Site {

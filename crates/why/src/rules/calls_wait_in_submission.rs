@@ -1,0 +1,87 @@
+//! Calls of io_uring wait for their I/O where they are handed in, one after the other, instead of with its workers.
+//!
+//! Known limit: a program that has stopped using io_uring looks the same, as events do not say which calls are of a
+//! ring.
+
+use super::{Figure, Match, Rule, Switch, grade};
+use crate::delta::{Delta, Unit};
+use iowhy_stats::figure::share;
+
+pub(super) const RULE: Rule = Rule {
+    name: "calls-wait-in-submission",
+    layer: "lock/wait",
+    needs: super::CALLS,
+    owns: super::Owns::Calls,
+    single: super::Single::Counts,
+    what: "Calls of io_uring wait for their I/O while they are handed in; its worker threads waited side by side.",
+    why: "io_uring_enter goes on to the next entry of the ring only when the one before it is done: of as many calls \
+          as the program wants in flight one is.",
+    events: "Calls are no longer handed over to workers (io_uring_queue_async_work), and fewer are in progress.",
+    example: "Direct reads of a FUSE server without FUSE_ASYNC_DIO in 6.12 and later (f7c913438533): poll says that \
+              its files are ready, and they wait all the same.",
+    change: "Set IOSQE_ASYNC (fio: force_async=1), or use more threads; have the server ask for FUSE_ASYNC_DIO.",
+    refute: "With IOSQE_ASYNC on the slow side as few calls are in progress; or the program no longer uses io_uring.",
+    since: "Until 6.4 for regular files without a block device; again since 6.12 (6.6.94) for files that have a poll \
+            operation.",
+    consequences: &["changed-job", "queue-depth-one", "cpu-bound-submission", "lock-serialisation", "slow-wakeups"],
+    switches: &[Switch::Other("ring_nowait"), Switch::Other("filesystem.async_dio")],
+    find,
+    cost: None,
+};
+
+/// Share of the calls that are handed over on the fast side: from which on, and with which it is sure.
+const MOST: f64 = 0.5;
+const NEARLY_ALL: f64 = 0.9;
+/// Largest share on the slow side.
+const FEW: f64 = 0.2;
+/// Factor by which the calls in progress have fallen.
+const FEWER: f64 = 2.0;
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    let handed = delta.of(|d| share(d.workload.handed_over, d.operations()));
+    let calls = delta.of(|d| f64::from(d.workload.concurrency));
+    if handed.fast < MOST || handed.slow > FEW || calls.fast < FEWER * calls.slow {
+        return None;
+    }
+    Some(Match {
+        confidence: grade(handed.fast, MOST, NEARLY_ALL),
+        share_ns: None,
+        claim: format!(
+            "{:.0} % of the calls go to worker threads of io_uring, where {:.0} % did: the others wait where they are \
+             handed in, and {:.0} at most are in progress at once, where {:.0} were",
+            100.0 * handed.slow,
+            100.0 * handed.fast,
+            calls.slow,
+            calls.fast
+        ),
+        evidence: vec![
+            Figure::new("share of calls given to workers", handed, Unit::Share),
+            Figure::new("most calls in progress at once", calls, Unit::Count),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, sure};
+    use super::RULE;
+
+    /// All of ten calls are handed over and four are in progress at once, then none and two.
+    fn waits() -> Pair {
+        Pair::of(|p| {
+            p.fast.workload.handed_over = 10;
+            (p.fast.workload.concurrency, p.slow.workload.concurrency) = (4, 2);
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("MOST", |p, x| p.fast.workload.handed_over = x as u64, 5.0, 4.0),
+            ("FEW", |p, x| p.slow.workload.handed_over = x as u64, 2.0, 3.0),
+            ("FEWER", |p, x| p.slow.workload.concurrency = x as u32, 2.0, 3.0),
+        ];
+        hold(&RULE, waits, 1.0, edges);
+        sure(&RULE, waits, &[("NEARLY_ALL", |p, x| p.fast.workload.handed_over = x as u64, 7.0, 0.7862)]);
+    }
+}
