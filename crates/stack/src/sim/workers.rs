@@ -51,6 +51,8 @@ pub(super) struct Workers {
     /// The first task, and the thread of each.
     first: TaskId,
     thread_of: Vec<u32>,
+    /// Only files are tried that say they can be asked without waiting.
+    pub(super) marked: bool,
 }
 
 impl Workers {
@@ -98,7 +100,7 @@ impl World<'_, '_> {
             let mut pages = call.offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
             pages.all(|page| vfs.cache.is(file, PageIndex(page), Flag::Uptodate))
         };
-        self.ring_marked || path == Path::Cache && !cached()
+        self.workers.borrow().marked || path == Path::Cache && !cached()
     }
 
     /// Gives a call in flight to a worker.
