@@ -313,9 +313,8 @@ fn run_to(plan: &Plan, sink: Option<&mut dyn EventSink>) -> Result<Outcome, RunE
         tasks.push(Some(Box::pin(world.probe(number))));
     }
     let nr_awake = tasks.len() as u32;
-    let marked = plan.stack.options.get("ring_nowait") == 1;
-    let workers = Workers::new(&world.threads, world.machine.nr_cpus, nr_awake, !world.fs.nowait);
-    *world.workers.borrow_mut() = Workers { marked, ..workers };
+    *world.workers.borrow_mut() = Workers::new(&world.threads, world.machine.nr_cpus, nr_awake, !world.fs.nowait);
+    world.workers.borrow_mut().marked = plan.stack.options.get("ring_nowait") == 1;
     let workers = world.workers.borrow().threads().to_vec();
     for thread in workers {
         tasks.push(Some(Box::pin(world.worker(thread))));
