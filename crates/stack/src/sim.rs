@@ -51,7 +51,7 @@ use crate::writeback;
 use journal::Journal;
 use tasks::{Sched, TaskId};
 use vfs::Vfs;
-use workers::Workers;
+use workers::{Tried, Workers};
 
 /// Something that is due.
 #[derive(Copy, Clone, Debug)]
@@ -245,8 +245,7 @@ struct World<'p, 's> {
     /// When the limits of the control group let the next read and the next write go.
     throttled: Cell<[Nanos; 2]>,
     aio: RefCell<aio::Aio>,
-    workers: RefCell<workers::Workers>,
-    ring_tries: workers::Tried,
+    workers: RefCell<Workers>,
     opening: RefCell<open::OpeningState>,
     /// Pages of the device that were cached when its last descriptor was closed.
     stale_pages: Cell<u64>,
@@ -315,6 +314,8 @@ fn run_to(plan: &Plan, sink: Option<&mut dyn EventSink>) -> Result<Outcome, RunE
     }
     let nr_awake = tasks.len() as u32;
     *world.workers.borrow_mut() = Workers::new(&world.threads, world.machine.nr_cpus, nr_awake, !world.fs.nowait);
+    world.workers.borrow_mut().tried = [Tried::Regular, Tried::Marked, Tried::Polled]
+        [plan.stack.options.unsigned("ring_nowait") as usize];
     let workers = world.workers.borrow().threads().to_vec();
     for thread in workers {
         tasks.push(Some(Box::pin(world.worker(thread))));
@@ -386,7 +387,6 @@ impl<'p, 's> World<'p, 's> {
         vfs.wakes_one = queue.get("page_wait") == 1;
         let fault = (stack.fault.entry.build)(&stack.fault.options);
         vfs.mappings.set_random_is_no_use(fault.advice.random_is_no_use);
-        let report = Report::new(plan, &threads);
         Ok(World {
             machine,
             hz,
@@ -403,12 +403,11 @@ impl<'p, 's> World<'p, 's> {
             throttled: Cell::new([Nanos::ZERO; 2]),
             aio: RefCell::new(aio::Aio::new(threads.len())),
             workers: RefCell::default(),
-            ring_tries: [workers::Tried::Regular, workers::Tried::Marked, workers::Tried::Polled]
-                [queue.unsigned("ring_nowait") as usize],
             opening: RefCell::new(open::OpeningState::new(job)),
             stale_pages: Cell::new(0),
             cached_runs: RefCell::new(vec![direct::CachedRuns::default(); files.len()]),
             host_rng: RefCell::new(Rng::stream(job.seed, "host")),
+            report: RefCell::new(Report::new(plan, &threads)),
             threads,
             now: Cell::new(Nanos::ZERO),
             debt: Cell::new(0),
@@ -426,7 +425,6 @@ impl<'p, 's> World<'p, 's> {
             vfs: RefCell::new(vfs),
             journal: RefCell::new(Journal::default()),
             rec: RefCell::new(Recorder::new(sink)),
-            report: RefCell::new(report),
         })
     }
 
@@ -679,7 +677,7 @@ impl<'p, 's> World<'p, 's> {
         len_bytes
     }
 
-    /// What a call of a thread does between its begin and its end, whichever task does it.
+    /// The part of a thread's call between begin and end, whichever task does it.
     async fn carry_out_call(&self, thread: u32, call: &Call) -> u64 {
         let file = FileId(call.file);
         let spec = &self.threads[thread as usize];

@@ -410,6 +410,7 @@ const WORDS: &[&str] = &[
     "writeback",
     "journal",
     "throttle",
+    "hand_over",
     "read",
     "write",
     "fsync",
@@ -652,6 +653,8 @@ mod tests {
             "run fio --name=j --rw=read --bs=64k --size=8m --ioengine=mmap --on sim:linux-6.18 --disk nvme",
             "sysbench fileio --file-num=4 --file-total-size=64M --file-test-mode=rndrw --num-threads=8 \
              --max-requests=200 --on sim:linux-2.6.6-rc3 run",
+            "run fio --name=j --rw=randread --bs=4k --size=1m --ioengine=io_uring --iodepth=8 \
+             --on sim:linux-6.18,filesystem.nowait=off",
         ]
         .iter()
         .enumerate()

@@ -48,7 +48,7 @@ impl Aio {
         (call.id, call.call)
     }
 
-    /// It has moved so many bytes.
+    /// Notes the number of bytes that a call has moved.
     pub(super) fn moved(&mut self, slot: u32, len_bytes: u64) {
         if let Some(call) = &mut self.calls[slot as usize] {
             call.len_bytes = len_bytes;

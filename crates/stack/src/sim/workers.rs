@@ -28,9 +28,10 @@ use crate::units::{PAGE_BYTES, PageIndex};
 use crate::workload::{Call, Path};
 
 /// Files that are tried without waiting, of those that do not say that they can be (`FMODE_NOWAIT`).
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tried {
     /// All regular ones (until 6.4).
+    #[default]
     Regular,
     /// None (6.5).
     Marked,
@@ -63,6 +64,7 @@ pub(super) struct Workers {
     /// The first task, and the thread of each.
     first: TaskId,
     thread_of: Vec<u32>,
+    pub(super) tried: Tried,
 }
 
 impl Workers {
@@ -110,7 +112,7 @@ impl World<'_, '_> {
             let mut pages = call.offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
             pages.all(|page| vfs.cache.is(file, PageIndex(page), Flag::Uptodate))
         };
-        let tried = match self.ring_tries {
+        let tried = match self.workers.borrow().tried {
             Tried::Regular => true,
             Tried::Marked => false,
             Tried::Polled => self.fs.polls,

@@ -11,12 +11,13 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Calls,
     single: super::Single::Counts,
     what: "Calls of io_uring are given to worker threads, where they were done while they were handed in.",
-    why: "A call that only copies cached pages takes less than the wake-ups of a worker and of the submitter that waits \
-          for it; and it is done in its turn, behind all others in the ring.",
+    why: "A call that only copies cached pages takes less than the wake-ups of a worker and of the submitter that \
+          waits for it; and it is done in its turn, behind all others in the ring.",
     events: "Calls are handed over to workers (io_uring_queue_async_work), and were not before.",
-    example: "Linux 6.5 and later (caec5ebe77f9): cached reads of files on NFS or tmpfs, which do not set FMODE_NOWAIT.",
-    change: "Read with preadv2 and RWF_NOWAIT or plain pread, and leave to io_uring what misses; a file system that sets \
-             FMODE_NOWAIT; a kernel in which this one does (NFS: 2026).",
+    example: "Linux 6.5 and later (caec5ebe77f9): cached reads of files on NFS or tmpfs, which do not set \
+              FMODE_NOWAIT.",
+    change: "Read what is cached with plain pread; use a file system that sets FMODE_NOWAIT, or a kernel in which \
+             this one does (NFS: 2026).",
     refute: "perf shows no CPU time in iou-wrk-* threads, or the same program on ext4 or XFS loses as much.",
     since: "5.1 for reads that miss; 6.5 for all reads of files that do not set FMODE_NOWAIT.",
     consequences: &[
