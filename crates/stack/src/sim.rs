@@ -481,6 +481,8 @@ impl<'p, 's> World<'p, 's> {
             nr_events: hash.nr_events(),
             cpu_busy: Nanos(self.cpu_busy.get()),
             request_waits: self.sched.borrow().request_waits(),
+            handles: self.journal.borrow().handles(),
+            empty_syncs: self.vfs.borrow().empty_syncs,
         }
     }
 
