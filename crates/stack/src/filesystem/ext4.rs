@@ -8,7 +8,8 @@
 //! fsync    until 3.10, with the inode's lock: write the file's pages, wait, commit if the inode is dirty, else empty the
 //!          drive's cache. Since then without the lock: tag the pages that are dirty now; look for tagged ones, at most
 //!          15 at a time and no further once there are fewer, and submit them; until 5.7 start a transaction, look once
-//!          more behind the last one, where others may have tagged theirs meanwhile, and stop it; wait; have the
+//!          more behind the last one, where others may have tagged theirs meanwhile, and stop it; go once through
+//!          the pages that are being written, in the same groups, and wait for each; have the
 //!          transaction committed that changed the inode last; empty the drive's cache if that commit did not do so
 //!          after the wait
 //! commit   lock -> descriptor, metadata copies -> flush -> commit block with FUA

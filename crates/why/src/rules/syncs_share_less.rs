@@ -105,12 +105,7 @@ mod tests {
         let edges: &[Edge] = &[
             ("AS_MANY, fewer", |p, x| p.slow.workload.calls[2] = x as u64, 9000.0, 8999.0),
             ("AS_MANY, more", |p, x| p.slow.workload.calls[2] = x as u64, 10_500.0, 11_000.0),
-            (
-                "LEAST_EMPTY",
-                |p, x| (p.fast.sync.empty, p.slow.sync.empty) = (x as u64, x as u64 / 2),
-                300.0,
-                299.0,
-            ),
+            ("LEAST_EMPTY", |p, x| (p.fast.sync.empty, p.slow.sync.empty) = (x as u64, x as u64 / 2), 300.0, 299.0),
             ("FEWER", |p, x| p.slow.sync.empty = x as u64, 751.0, 752.0),
             ("MORE", |p, x| p.slow.sync.commits = x as u64, 1006.0, 1005.0),
             ("slower", |p, x| p.slow.latency[2] = spread(10, x), 1001.0, 1000.0),
