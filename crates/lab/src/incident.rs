@@ -81,6 +81,7 @@ const INCIDENTS: &[Entry] = &[
     modelled!("2012-plugged-readahead", plugged_readahead),
     modelled!("2018-readahead-window", readahead_window),
     modelled!("2022-wbt-write-cache", wbt_write_cache),
+    modelled!("2023-fsyncs-share-less", fsyncs_share_less),
     modelled!("2024-deadline-insertion-lists", insertion_lists),
     known!("2024-deadline-wake-batch"),
     modelled!("2024-flush-before-zeroing", flush_before_zeroing),

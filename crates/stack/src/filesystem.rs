@@ -37,8 +37,12 @@ pub enum Ordered {
 pub enum FsyncRule {
     /// Forces a commit, also for a clean file; data is written by the commit (2.4).
     AlwaysCommit,
-    /// Writes the file's dirty pages, then commits if the inode is dirty (2.6 and later).
+    /// Writes the file's dirty pages, then commits if the inode is dirty, all the while with its lock (2.6 and later).
     CommitIfDirty,
+    /// Writes the pages that are dirty when it begins, waits, and has the transaction committed that changed the inode
+    /// last, without the inode's lock (ext4 since 3.11). The drive's cache is emptied if that commit did not, or not
+    /// after the pages.
+    CommitOfInode,
 }
 
 /// How a task that forces a commit waits for others to join.
@@ -108,7 +112,10 @@ pub struct Rules {
     pub starts_empty: bool,
     /// The dirty pages of the gap are written out and waited for first (`iomap_zero_range` of 6.12-rc).
     pub flushes_gap: bool,
-    /// The journal's writes pass the writeback throttle (jbd2 since 6.8).
+    /// An fsync that has handed over its pages starts a transaction and looks once more for pages behind them (ext4
+    /// until 5.7).
+    pub second_look: bool,
+    /// The journal's writes pass the writeback throttle (jbd2 since 6.7).
     pub journal_passes: bool,
     /// The blocks that map the files are in memory at the start, for any job.
     pub mapping_cached: bool,
@@ -413,6 +420,8 @@ pub const FILESYSTEMS: &[&Entry<Build>] = &[
     &ext3::ENTRY_2_4,
     &ext3::ENTRY_2_6,
     &ext4::ENTRY_EXT3,
+    &ext4::ENTRY_2_6_38,
+    &ext4::ENTRY_3_11,
     &ext4::ENTRY,
     &ext4::ENTRY_6_16,
     &xfs::ENTRY,

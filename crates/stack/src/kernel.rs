@@ -444,6 +444,7 @@ pub const KERNELS: &[Kernel] = &[
         direct: "dio-3.4",
         machine: "desktop-2015",
         device: "sata-2014",
+        filesystem: "ext4-3.11",
         plug: "task-3.9",
         ..LEGACY
     },
@@ -459,6 +460,7 @@ pub const KERNELS: &[Kernel] = &[
         direct: "dio-3.4",
         machine: "desktop-2015",
         device: "sata-2014",
+        filesystem: "ext4-3.11",
         plug: "task-3.9",
         ..LEGACY
     },
@@ -470,6 +472,7 @@ pub const KERNELS: &[Kernel] = &[
             Near { from: (4, 20), to: (5, 3), differs: "its source was not read" },
             Near { from: (5, 5), to: (5, 9), differs: "some have the two steps of 5.10; where they came is not known" },
         ],
+        filesystem: "ext4-3.11",
         readahead: "linux-5.4",
         ..MULTI_QUEUE_5
     },
@@ -723,7 +726,7 @@ const LEGACY: Kernel = Kernel {
     elevator: "cfq-3.2",
     elevator_names: NAMES_LEGACY,
     direct: "dio-3.2",
-    filesystem: "ext4",
+    filesystem: "ext4-2.6.38",
     writeback: "flusher",
     machine: "xeon-2012",
     device: "sata-2010",
@@ -945,12 +948,12 @@ pub const PATCHES: &[Patch] = &[
     },
     Patch {
         name: "journal-passes",
-        summary: "the journal's writes pass the writeback throttle (6a3afb6ac6, 6.8)",
+        summary: "the journal's writes pass the writeback throttle (6a3afb6ac6, 6.7)",
         origin: &[Origin {
-            kernels: "6.8 .. 6.18",
+            kernels: "6.7 .. 6.18",
             file: "include/linux/jbd2.h",
             function: "JBD2_JOURNAL_REQ_FLAGS",
-            notes: "from memory of the commit's message",
+            notes: "the patch as posted for stable",
         }],
         kernels: &["linux-6.1", "linux-6.6"],
         sets: &[("filesystem.journal_passes", "on")],

@@ -159,6 +159,10 @@ pub struct Outcome {
     /// How often a task went to sleep because it got no request: for want of a request or tag (in a legacy queue of one
     /// for reads or synchronous ones), or by the writeback throttle (in a legacy queue for want of any other).
     pub request_waits: [u64; 2],
+    /// Handles of the journal that were started.
+    pub handles: u64,
+    /// Syncs that found no page to write, in file systems that tag pages for them.
+    pub empty_syncs: u64,
 }
 
 /// Why a run could not be made, or not to its end.

@@ -314,8 +314,8 @@ fn run_to(plan: &Plan, sink: Option<&mut dyn EventSink>) -> Result<Outcome, RunE
     }
     let nr_awake = tasks.len() as u32;
     *world.workers.borrow_mut() = Workers::new(&world.threads, world.machine.nr_cpus, nr_awake, !world.fs.nowait);
-    world.workers.borrow_mut().tried = [Tried::Regular, Tried::Marked, Tried::Polled]
-        [plan.stack.options.unsigned("ring_nowait") as usize];
+    world.workers.borrow_mut().tried =
+        [Tried::Regular, Tried::Marked, Tried::Polled][plan.stack.options.unsigned("ring_nowait") as usize];
     let workers = world.workers.borrow().threads().to_vec();
     for thread in workers {
         tasks.push(Some(Box::pin(world.worker(thread))));
@@ -492,6 +492,8 @@ impl<'p, 's> World<'p, 's> {
             nr_events: hash.nr_events(),
             cpu_busy: Nanos(self.cpu_busy.get()),
             request_waits: self.sched.borrow().request_waits(),
+            handles: self.journal.borrow().handles(),
+            empty_syncs: self.vfs.borrow().empty_syncs,
         }
     }
 

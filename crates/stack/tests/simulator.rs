@@ -343,6 +343,40 @@ proptest! {
     }
 }
 
+/// 16 threads that write one small file and sync after each write.
+fn syncing(filesystem: &str) -> Outcome {
+    let writers = FileIo {
+        threads: 16,
+        nr_files: 1,
+        total_bytes: 1 << 20,
+        block_bytes: 16 << 10,
+        fsync_freq: 1,
+        fsync_end: false,
+        max_events: 4000,
+        ..program(&small_job(Mode::RandomWrite)).clone()
+    };
+    let keys = [("filesystem", filesystem), ("disk", "virtio"), ("iops_limit", "500"), ("write_cache", "off")];
+    run_and_check(&Plan { stack: stack("linux-5.10", &keys), job: job(writers) }).0
+}
+
+/// The second look of ext4 until 5.7 costs a handle for each sync, and takes pages of others; with the inode's lock
+/// until 3.10 each sync has a commit or a flush of its own.
+#[test]
+fn fsyncs_that_look_twice_take_the_pages_of_others() {
+    let [locked, twice, once] = ["ext4-2.6.38", "ext4-3.11", "ext4"].map(syncing);
+    let for_a_sync = |nr: u64, run: &Outcome| nr as f64 / run.counts.syncs as f64;
+    let more = for_a_sync(twice.handles, &twice) - for_a_sync(once.handles, &once);
+    assert!((0.9..1.1).contains(&more), "{more} handles more for a sync");
+    let [empty_twice, empty_once] = [&twice, &once].map(|run| for_a_sync(run.empty_syncs, run));
+    assert!(
+        empty_once > 0.0 && empty_twice > 1.5 * empty_once,
+        "{empty_twice} and {empty_once} of the syncs are empty"
+    );
+    assert!(twice.layers.commits > 0 && once.layers.commits > twice.layers.commits);
+    let writes = [&locked, &once].map(|run| for_a_sync(run.layers.commits, run));
+    assert!(writes[0] > 3.0 * writes[1], "{writes:?} commits for a sync");
+}
+
 /// The journal's daemon was woken for a commit while it waited for a request. It stayed among those who wait, the next
 /// wake-up for a free request was lost on it, and these jobs never ended.
 #[test]

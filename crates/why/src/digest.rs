@@ -523,6 +523,7 @@ impl Observer {
         state.open_calls = state.open_calls.saturating_sub(1);
         state.last_end = at;
         if kind == 2 {
+            out.sync.empty += u64::from(call.written == 0);
             return;
         }
         if let Some(before) = call.before_bio {

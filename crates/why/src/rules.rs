@@ -73,6 +73,7 @@ mod stacked_device;
 mod stale_pages_under_direct_io;
 mod synchronous_writes;
 mod syncs_added;
+mod syncs_share_less;
 mod throttled_until_drained;
 mod window_closed_by_hits;
 mod window_too_large;
@@ -336,6 +337,7 @@ pub const RULES: &[&Rule] = &[
     &data_journalled::RULE,
     &early_writeback::RULE,
     &journal_commit_per_fsync::RULE,
+    &syncs_share_less::RULE,
     &flush_cost::RULE,
     &metadata_reads::RULE,
     &device_latency::RULE,

@@ -135,6 +135,13 @@ fn the_poll_of_2025_is_reported() {
     assert_eq!(data["explanation"]["findings"][0]["rule"], "calls-wait-in-submission");
 }
 
+#[test]
+fn the_fsyncs_of_2023_are_reported() {
+    let data = report_of("2023-fsyncs-share-less", "--runs 1", 0);
+    assert_eq!(data["headline"]["verdict"], "regression");
+    assert_eq!(data["explanation"]["findings"][0]["rule"], "syncs-share-less");
+}
+
 /// Requests that are held in a plug for long while the device has nothing to do, and requests in all.
 fn held(side: &Value) -> (usize, usize) {
     let requests = &side["timeline"]["requests"];

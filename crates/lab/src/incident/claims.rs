@@ -6,6 +6,7 @@
 
 pub(super) mod cfq_direct_writers;
 pub(super) mod flush_before_zeroing;
+pub(super) mod fsyncs_share_less;
 pub(super) mod fuse_ring_poll;
 pub(super) mod insertion_lists;
 pub(super) mod plug_merge_end;
@@ -306,8 +307,9 @@ pub(super) mod tests {
     #[test]
     fn without_its_rows_nothing_is_shown() {
         type Why = fn(&IncidentResult) -> String;
-        let table: [(Checks, Why); 6] = [
+        let table: [(Checks, Why); 7] = [
             (flush_before_zeroing::CHECKS, flush_before_zeroing::why),
+            (fsyncs_share_less::CHECKS, fsyncs_share_less::why),
             (fuse_ring_poll::CHECKS, fuse_ring_poll::why),
             (insertion_lists::CHECKS, insertion_lists::why),
             (plug_merge_end::CHECKS, plug_merge_end::why),

@@ -84,6 +84,9 @@ pub const METRICS: &[Metric] = &[
         },
     ),
     metric("calls_per_s", "1/s", Higher, "calls", |o| per_s(o, o.counts.total() as f64)),
+    metric("handles_for_a_commit", "handles", Higher, "handles of the journal for a commit", |o| {
+        iowhy_stats::figure::share(o.handles, o.layers.commits)
+    }),
     metric("cpu_s", "s", Lower, "time the CPUs worked", |o| o.cpu_busy.as_secs_f64()),
     metric("read_request_sectors", "sectors", Higher, "mean size of a read command", |o| {
         iowhy_stats::figure::share(o.layers.reads.sectors, o.layers.reads.completed)

@@ -103,6 +103,7 @@ fn build(options: &Options, page_by_page: bool) -> Rules {
         shares_direct_writes: false,
         starts_empty: false,
         flushes_gap: false,
+        second_look: false,
         journal_passes: false,
         nowait: true,
         polls: false,

@@ -5,10 +5,17 @@
 //! write    overwritten data is not ordered (only newly allocated blocks are); the inode changes with every tick
 //! read     the access time practically never changes (relatime); ext3 under this code adds a window's pages to the
 //!          cache as it looks up their blocks: a reader that sleeps for an indirect block leaves a hole behind it
-//! fsync    write the file's pages, wait, commit if the inode is dirty, else empty the drive's cache
+//! fsync    until 3.10, with the inode's lock: write the file's pages, wait, commit if the inode is dirty, else empty the
+//!          drive's cache. Since then without the lock: tag the pages that are dirty now; look for tagged ones, at most
+//!          15 at a time and no further once there are fewer, and submit them; until 5.7 start a transaction, look once
+//!          more behind the last one, where others may have tagged theirs meanwhile, and stop it; go once through
+//!          the pages that are being written, in the same groups, and wait for each; have the
+//!          transaction committed that changed the inode last; empty the drive's cache if that commit did not do so
+//!          after the wait
 //! commit   lock -> descriptor, metadata copies -> flush -> commit block with FUA
 //! ```
-//! Source: 4.4 and 6.1, `fs/ext4/fsync.c`, `fs/jbd2/commit.c`, through the block-layer specification 4.2 and 4.3. Known
+//! Source: 4.4 and 6.1, `fs/ext4/fsync.c`, `fs/jbd2/commit.c`, through the block-layer specification 4.2 and 4.3; the
+//! two looks from 6b8ed62008a4 (`fs/ext4/inode.c`) as posted, `92e6222dfb85` for the lock. Known
 //! deviations: delayed allocation is not modelled (files exist and are laid out in one piece), nor is the difference
 //! between fsync and fdatasync, nor log checkpointing. Files of ext3 lie in chunks of 8 MiB, while this code begins
 //! them with pieces that double from 64 KiB to 4 MiB, each where one is free (seen under 6.18): which rhythm three
@@ -43,7 +50,7 @@ const fn options(max_folio_order: i64) -> [OptionSpec; 10] {
         OptionSpec::switch(
             JOURNAL_PASSES,
             false,
-            "the journal's writes pass the writeback throttle (6a3afb6ac6, 6.8 and later)",
+            "the journal's writes pass the writeback throttle (6a3afb6ac6, 6.7 and later)",
         ),
         OptionSpec::switch(
             NOWAIT,
@@ -107,7 +114,27 @@ pub(super) const ENTRY_EXT3: Entry<Build> = Entry {
     },
 };
 
-/// Until 6.15.
+/// Until 3.10.
+pub(super) const ENTRY_2_6_38: Entry<Build> = Entry {
+    name: "ext4-2.6.38",
+    summary: "the same as ext4; fsync holds the inode's lock (until 3.10)",
+    origin: ORIGIN,
+    options: &options(0),
+    conformance: CONFORMANCE,
+    build: |options| Rules { fsync: FsyncRule::CommitIfDirty, ..build(options) },
+};
+
+/// From 3.11 to 5.7.
+pub(super) const ENTRY_3_11: Entry<Build> = Entry {
+    name: "ext4-3.11",
+    summary: "the same as ext4; fsync starts a transaction and looks twice for pages to write (until 5.7)",
+    origin: ORIGIN,
+    options: &options(0),
+    conformance: CONFORMANCE,
+    build: |options| Rules { second_look: true, ..build(options) },
+};
+
+/// From 5.8 to 6.15.
 pub(super) const ENTRY: Entry<Build> = Entry {
     name: "ext4",
     summary: "ext4 data=ordered: extents, barriers, only new blocks ordered (simplified)",
@@ -140,7 +167,7 @@ fn rules(options: &Options, max_folio_order: u8) -> Rules {
         groups: options.unsigned(JOURNAL_AT.name) > 0,
         block_map: BlockMap::Extents,
         ordered: Ordered::Allocated,
-        fsync: FsyncRule::CommitIfDirty,
+        fsync: FsyncRule::CommitOfInode,
         group_commit: GroupCommit::Never,
         atime: Atime::Rarely,
         time_in_seconds: false,
@@ -155,6 +182,7 @@ fn rules(options: &Options, max_folio_order: u8) -> Rules {
         shares_direct_writes: false,
         starts_empty: false,
         flushes_gap: false,
+        second_look: false,
         journal_passes: options.iter().any(|(spec, value)| spec.name == JOURNAL_PASSES && value == 1),
         nowait: !options.iter().any(|(spec, value)| spec.name == NOWAIT && value == 0),
         polls: false,

@@ -40,6 +40,7 @@ pub(super) const ENTRY: Entry<Build> = Entry {
 
 fn build(options: &Options) -> Rules {
     Rules {
+        second_look: false,
         start: Sector(2048),
         journal_blocks: 256,
         journal_at: 0,

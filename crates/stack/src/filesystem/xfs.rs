@@ -88,6 +88,7 @@ fn build(options: &Options) -> Rules {
         shares_direct_writes: true,
         starts_empty: options.is_on(STARTS_EMPTY.name),
         flushes_gap: options.is_on("flush_gap"),
+        second_look: false,
         journal_passes: false,
         nowait: true,
         polls: false,

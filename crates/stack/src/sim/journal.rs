@@ -24,6 +24,8 @@ struct Transaction {
     locked: bool,
     /// Its metadata is being copied to the log: these blocks cannot be changed.
     logging: bool,
+    /// Its commit block, which empties the drive's cache, is next or on its way.
+    flushing: bool,
     /// Pages to be written before the metadata.
     data: Vec<(FileId, PageIndex)>,
     /// Blocks of the inode table that it changes.
@@ -37,6 +39,8 @@ pub(super) struct Journal {
     last_tid: u32,
     committed: u32,
     requested: u32,
+    /// Handles ever started.
+    handles: u64,
     head: u64,
     /// Which transaction a page's data belongs to.
     attached: BTreeMap<(FileId, PageIndex), u32>,
@@ -51,6 +55,12 @@ pub(super) struct Journal {
 /// An open handle: the transaction it belongs to.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Handle(u32);
+
+impl Journal {
+    pub(super) fn handles(&self) -> u64 {
+        self.handles
+    }
+}
 
 impl World<'_, '_> {
     /// Tasks that are threads of the program; the journal's daemon comes after them, then the writeback daemon.
@@ -81,6 +91,7 @@ impl World<'_, '_> {
                     Some(running) if !running.locked => {
                         running.updates += 1;
                         running.handle_count += 1;
+                        journal.handles += 1;
                         return Handle(running.tid);
                     }
                     _ => journal.handle_waiters.push(task),
@@ -118,17 +129,38 @@ impl World<'_, '_> {
         }
         if sync {
             self.request_commit(handle.0);
-            loop {
-                {
-                    let mut journal = self.journal.borrow_mut();
-                    if journal.committed >= handle.0 {
-                        return;
-                    }
-                    journal.commit_waiters.push(self.current.get());
-                }
-                self.block_task().await;
-            }
+            self.wait_committed(handle.0).await;
         }
+    }
+
+    async fn wait_committed(&self, tid: u32) {
+        self.settle().await;
+        loop {
+            {
+                let mut journal = self.journal.borrow_mut();
+                if journal.committed >= tid {
+                    return;
+                }
+                journal.commit_waiters.push(self.current.get());
+            }
+            self.block_task().await;
+        }
+    }
+
+    /// Has a transaction committed, unless it is, and waits. Whether the drive's cache is emptied by that from now on.
+    pub(super) async fn commit_of(&self, tid: u32) -> bool {
+        self.settle().await;
+        let (wanted, flushes) = {
+            let journal = self.journal.borrow();
+            let begun = journal.committing.as_ref().filter(|committing| committing.tid == tid);
+            let flushes = self.fs.barriers && begun.is_none_or(|committing| !committing.flushing);
+            (journal.committed < tid, flushes)
+        };
+        if wanted {
+            self.request_commit(tid);
+            self.wait_committed(tid).await;
+        }
+        wanted && flushes
     }
 
     fn handle_count(&self, handle: Handle) -> u32 {
@@ -220,6 +252,7 @@ impl World<'_, '_> {
         let block = self.fs.inode_block(file.0);
         self.vfs.borrow_mut().files[file.0 as usize].inode.dirty = true;
         let handle = self.start_handle().await;
+        self.vfs.borrow_mut().files[file.0 as usize].inode.sync_tid = handle.0;
         loop {
             {
                 let mut journal = self.journal.borrow_mut();
@@ -316,6 +349,7 @@ impl World<'_, '_> {
         }
         if let Some(committing) = &mut self.journal.borrow_mut().committing {
             committing.logging = false;
+            committing.flushing = true;
         }
         self.wake_all(|journal| &mut journal.log_waiters);
 

@@ -1,6 +1,6 @@
 //! Files, open files, and the page cache as the read-ahead policies see it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::mmap::Mappings;
 use super::tasks::TaskId;
@@ -36,6 +36,10 @@ pub(super) struct Inode {
     pub(super) mtime: u64,
     /// Changed since it was last written or committed.
     pub(super) dirty: bool,
+    /// The transaction that changed it last.
+    pub(super) sync_tid: u32,
+    /// Pages that an fsync is about to write.
+    pub(super) tagged: BTreeSet<PageIndex>,
     /// Holder of its mutex (`i_sem`).
     pub(super) holder: Option<TaskId>,
     /// Tasks waiting for it, in order.
@@ -88,6 +92,8 @@ pub(super) struct Vfs {
     pub(super) pending: Vec<Submission>,
     /// Dirty pages that reclaim met: writeback should run.
     pub(super) reclaim_met_dirty: bool,
+    /// Syncs that found no page to write.
+    pub(super) empty_syncs: u64,
     /// Pages dirtied since a writer last looked at the limits.
     pub(super) dirtied_pages: u64,
     /// The writeback daemon was asked to work.
@@ -180,6 +186,7 @@ impl Vfs {
             files,
             pending: Vec::new(),
             reclaim_met_dirty: false,
+            empty_syncs: 0,
             dirtied_pages: 0,
             background_wanted: false,
             descriptors,

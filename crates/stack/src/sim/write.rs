@@ -7,6 +7,9 @@ use crate::page_cache::Flag;
 use crate::readahead::Folio;
 use crate::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, PageIndex};
 
+/// Pages that an fsync looks up at a time (`PAGEVEC_SIZE`).
+const PAGES_AT_ONCE: usize = 15;
+
 impl World<'_, '_> {
     /// Takes the inode's mutex (`i_sem`).
     pub(super) async fn lock_inode(&self, file: FileId) {
@@ -170,6 +173,66 @@ impl World<'_, '_> {
         written
     }
 
+    /// Hands the pages that are dirty now to the block layer, and with a second look those behind them that other
+    /// fsyncs have tagged in the meantime.
+    async fn write_tagged(&self, file: FileId) {
+        self.settle().await;
+        {
+            let mut vfs = self.vfs.borrow_mut();
+            let mut at = PageIndex(0);
+            while let Some(page) = vfs.cache.next_with(file, at, Flag::Dirty) {
+                vfs.files[file.0 as usize].inode.tagged.insert(page);
+                at = page.plus(1);
+            }
+        }
+        self.start_plug();
+        let (behind, mut written) = self.look(file, PageIndex(0)).await;
+        if self.fs.second_look {
+            // A handle and a look cost what they cost a write to a page.
+            self.charge(self.machine.page_lookup);
+            let handle = self.start_handle().await;
+            written += self.look(file, behind).await.1;
+            self.stop_handle(handle, false).await;
+        }
+        self.finish_plug();
+        let mut vfs = self.vfs.borrow_mut();
+        vfs.empty_syncs += u64::from(written == 0);
+        if vfs.cache.next_with(file, PageIndex(0), Flag::Dirty).is_none() {
+            vfs.files[file.0 as usize].dirty_since = None;
+        }
+    }
+
+    /// Submits tagged pages from `at` on, a group of them after the other; a group that is not full is the last.
+    /// Returns the place behind the last page, and the pages submitted.
+    async fn look(&self, file: FileId, mut at: PageIndex) -> (PageIndex, u64) {
+        let mut written = 0;
+        loop {
+            let group: Vec<PageIndex> = {
+                let vfs = self.vfs.borrow();
+                vfs.files[file.0 as usize].inode.tagged.range(at..).take(PAGES_AT_ONCE).copied().collect()
+            };
+            for &page in &group {
+                if page < at {
+                    continue;
+                }
+                let run = {
+                    let vfs = self.vfs.borrow();
+                    let tagged = vfs.files[file.0 as usize].inode.tagged.range(page..);
+                    let most = self.bio_max_pages() as usize;
+                    tagged.zip(page.0..).take(most).take_while(|(tagged, nr)| tagged.0 == *nr).count() as u64
+                };
+                // What another task has submitted by now is not waited for here.
+                let dirty = self.vfs.borrow().cache.is(file, page, Flag::Dirty);
+                let nr_pages = if dirty && run > 0 { self.write_run(file, page, run).await } else { 0 };
+                written += nr_pages;
+                at = at.max(page.plus(nr_pages.max(1)));
+            }
+            if group.len() < PAGES_AT_ONCE {
+                return (at, written);
+            }
+        }
+    }
+
     /// Submits the dirty pages from `page` on that lie together, at most `max_pages`. Pages that another task has begun
     /// to write in the meantime are waited for and not written again.
     pub(super) async fn write_run(&self, file: FileId, page: PageIndex, max_pages: u64) -> u64 {
@@ -191,6 +254,12 @@ impl World<'_, '_> {
             }
             vfs.cache.set(file, page, nr_pages, Flag::Dirty, false);
             vfs.cache.set(file, page, nr_pages, Flag::Writeback, true);
+            let tagged = &mut vfs.files[file.0 as usize].inode.tagged;
+            if !tagged.is_empty() {
+                for nr in 0..nr_pages {
+                    tagged.remove(&page.plus(nr));
+                }
+            }
             nr_pages
         };
         self.event(What::Writeback { file, page, nr_pages: nr_pages as u32 });
@@ -217,6 +286,26 @@ impl World<'_, '_> {
             match page {
                 Some(page) => self.wait_page_written(file, page).await,
                 None => return,
+            }
+        }
+    }
+
+    /// Goes once through the pages that are being written, a group of them after the other, and waits for each; a group
+    /// that is not full is the last. Writes that others begin meanwhile are not waited for.
+    async fn wait_once(&self, file: FileId) {
+        let mut at = PageIndex(0);
+        loop {
+            let group: Vec<PageIndex> = {
+                let vfs = self.vfs.borrow();
+                let next = |at: PageIndex| vfs.cache.next_with(file, at, Flag::Writeback);
+                std::iter::successors(next(at), |page| next(page.plus(1))).take(PAGES_AT_ONCE).collect()
+            };
+            for &page in &group {
+                self.wait_page_written(file, page).await;
+                at = page.plus(1);
+            }
+            if group.len() < PAGES_AT_ONCE {
+                return;
             }
         }
     }
@@ -259,6 +348,17 @@ impl World<'_, '_> {
                 }
                 self.unlock_inode(file);
                 self.wait_written(file).await;
+                self.set_sync_write(false);
+            }
+            FsyncRule::CommitOfInode => {
+                self.set_sync_write(true);
+                self.write_tagged(file).await;
+                self.wait_once(file).await;
+                // Only time stamps ever change here, and fdatasync does not care about these.
+                let tid = if data_only { 0 } else { self.vfs.borrow().files[file.0 as usize].inode.sync_tid };
+                if !self.commit_of(tid).await && self.fs.barriers {
+                    self.flush_device().await;
+                }
                 self.set_sync_write(false);
             }
         }

@@ -152,6 +152,8 @@ pub struct Plugs {
 pub struct Sync {
     /// Buffered writes that wrote back the pages just in front of their own.
     pub in_front: u64,
+    /// Syncs whose task wrote no data in them.
+    pub empty: u64,
     pub commits: u64,
     /// Blocks written to the journal.
     pub blocks: u64,

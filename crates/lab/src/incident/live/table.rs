@@ -316,6 +316,12 @@ pub const LIVE: &[Live] = &[
         not_shown: &["the flag was set wrongly in 6.1-rc1 only, for drives without a volatile cache"],
     },
     Live {
+        incident: "2023-fsyncs-share-less",
+        sides: &[],
+        questions: &[],
+        not_shown: &["both sides need a kernel of their own: the second look cannot be set"],
+    },
+    Live {
         incident: "2024-deadline-insertion-lists",
         sides: &[],
         questions: &[],
