@@ -556,7 +556,7 @@ impl BlockQueue {
         }
         let Bio { dir, content, sector, nr_sectors, .. } = bio;
         let what = What::BioQueue { dir, content, sector, nr_sectors };
-        // A bio is known by its call: one of no call is told of when it has its request, lest it be taken for another.
+        // A bio is known by its call: one of no call has its event together with its request, lest two be mixed up.
         let named = submitter(bio.call) != CallId::NONE;
         if !again {
             bio.queued = now;

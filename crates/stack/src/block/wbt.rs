@@ -58,7 +58,7 @@ pub(super) struct Wbt {
     inflight: u32,
     /// Writes with a place whose submitters will come again: they have been woken, or wait for a tag.
     again: u32,
-    /// Those woken that the queue has not been told of.
+    /// Those woken since the queue last asked.
     woken: u32,
     /// Those that sleep for a place: whether the whole depth is theirs.
     line: VecDeque<bool>,

@@ -5,13 +5,12 @@
 //! write    overwritten data is not ordered (only newly allocated blocks are); the inode changes with every tick
 //! read     the access time practically never changes (relatime); ext3 under this code adds a window's pages to the
 //!          cache as it looks up their blocks: a reader that sleeps for an indirect block leaves a hole behind it
-//! fsync    until 3.10, with the inode's lock: write the file's pages, wait, commit if the inode is dirty, else empty the
-//!          drive's cache. Since then without the lock: tag the pages that are dirty now; look for tagged ones, at most
-//!          15 at a time and no further once there are fewer, and submit them; until 5.7 start a transaction, look once
-//!          more behind the last one, where others may have tagged theirs meanwhile, and stop it; go once through
-//!          the pages that are being written, in the same groups, and wait for each; have the
-//!          transaction committed that changed the inode last; empty the drive's cache if that commit did not do so
-//!          after the wait
+//! fsync    until 3.10, with the inode's lock: write the file's pages, wait, commit if the inode is dirty, else empty
+//!          the drive's cache. Since then without the lock: tag the pages that are dirty now; look for tagged ones, at
+//!          most 15 at a time and no further once there are fewer, and submit them; until 5.7 start a transaction,
+//!          look once more behind the last one, where others may have tagged theirs meanwhile, and stop it; go once
+//!          through the pages that are being written, in the same groups, and wait for each; have the transaction
+//!          committed that changed the inode last; empty the drive's cache if that commit did not do so after the wait
 //! commit   lock -> descriptor, metadata copies -> flush -> commit block with FUA
 //! ```
 //! Source: 4.4 and 6.1, `fs/ext4/fsync.c`, `fs/jbd2/commit.c`, through the block-layer specification 4.2 and 4.3; the

@@ -12,6 +12,25 @@ use crate::units::{Nanos, PAGE_SECTORS, PageIndex};
 /// Ordered data is handed to the block layer in groups of this many buffers.
 const BUFFERS_AT_ONCE: usize = 64;
 
+/// State of an inode.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inode {
+    /// Access time, in the file system's granularity.
+    pub(super) atime: u64,
+    /// Modification time.
+    pub(super) mtime: u64,
+    /// Changed since it was last written or committed.
+    pub(super) dirty: bool,
+    /// The transaction that changed it last.
+    pub(super) sync_tid: u32,
+    /// Pages that an fsync is about to write.
+    pub(super) tagged: BTreeSet<PageIndex>,
+    /// Holder of its mutex (`i_sem`).
+    pub(super) holder: Option<TaskId>,
+    /// Tasks waiting for it, in order.
+    pub(super) waiters: Vec<TaskId>,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Transaction {
     tid: u32,

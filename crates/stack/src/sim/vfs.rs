@@ -1,7 +1,8 @@
 //! Files, open files, and the page cache as the read-ahead policies see it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use super::journal::Inode;
 use super::mmap::Mappings;
 use super::tasks::TaskId;
 use crate::advice::{self, FileAdvice, FileFlags};
@@ -25,25 +26,6 @@ pub(super) enum MapState {
     Reading,
     /// In memory, for good.
     Cached,
-}
-
-/// State of an inode.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Inode {
-    /// Access time, in the file system's granularity.
-    pub(super) atime: u64,
-    /// Modification time.
-    pub(super) mtime: u64,
-    /// Changed since it was last written or committed.
-    pub(super) dirty: bool,
-    /// The transaction that changed it last.
-    pub(super) sync_tid: u32,
-    /// Pages that an fsync is about to write.
-    pub(super) tagged: BTreeSet<PageIndex>,
-    /// Holder of its mutex (`i_sem`).
-    pub(super) holder: Option<TaskId>,
-    /// Tasks waiting for it, in order.
-    pub(super) waiters: Vec<TaskId>,
 }
 
 /// A file of the workload.

@@ -12,13 +12,14 @@ pub(super) const RULE: Rule = Rule {
     needs: super::CALLS_AND_BIOS,
     owns: super::Owns::Writes,
     single: super::Single::Counts,
-    what: "Fewer fsyncs find that another's fsync has written their pages, and more commits or commands are made for them.",
-    why: "An fsync that takes the pages of others along makes them wait for the same writes, and they go on to one commit \
-          together; where each writes its own, they drift apart and commits are for fewer of them.",
+    what: "Fewer fsyncs find that another's fsync has written their pages, and more commits or commands are made for \
+           them.",
+    why: "An fsync that takes the pages of others along makes them wait for the same writes, and they go on to one \
+          commit together; where each writes its own, they drift apart and commits are for fewer of them.",
     events: "As many syncs for a write; but fewer of them submit no data, and there are more commits, or more commands \
              that write data, for each.",
     example: "ext4 since 5.8 (6b8ed62008a4): threads that write one file and call fsync, -2 to -5 %.",
-    change: "fsync by one thread for all; more data for each call; a file for each thread changes nothing for the worse.",
+    change: "Let one thread call fsync for all; write more data before each call; a file for each thread does no harm.",
     refute: "With a file for each thread the difference is as large.",
     since: "5.8; a smaller step of the same kind came with 4.15.",
     consequences: &["journal-commit-per-fsync"],
@@ -61,8 +62,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         confidence: grade(empty.fast / empty.slow.max(1e-9), GRADE.0, GRADE.1),
         share_ns: None,
         claim: format!(
-            "{:.1} % of the syncs find their pages written by others, where {:.1} % did, and {:.3} commits are made for \
-             a sync (before {:.3})",
+            "{:.1} % of the syncs find their pages written by others, where {:.1} % did, and {:.3} commits are made \
+             for a sync (before {:.3})",
             100.0 * empty.slow,
             100.0 * empty.fast,
             commits.slow,

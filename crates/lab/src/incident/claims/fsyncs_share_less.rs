@@ -50,7 +50,7 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
     let rate = |row: &RowResult| format!("{:.1} {}", row.simulated(), row.metric.unit);
     format!(
         "In {} each sync looks once more for pages behind the last one it has submitted, and takes what others have \
-         tagged meanwhile: {} of the syncs find nothing left to write and go on to the commit with those that wrote for \
+         tagged meanwhile: {} of the syncs find nothing left to write and share the commit of those that wrote for \
          them, {:.2} writes for each commit. In {} nobody looks again: {} find nothing, {:.2} writes share a commit, \
          and {} become {}. Of the handles, {:.2} for a write before and {:.2} now, one is the one that the second look \
          needed. Where each thread has a file of its own, the second look finds nothing of others: {}.",
