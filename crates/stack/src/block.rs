@@ -382,10 +382,10 @@ impl BlockQueue {
         if self.multi {
             let Extra { hw_queue, tag, .. } = self.extra[id.0 as usize];
             self.freed[Dir::Read as usize] += self.tags.give(hw_queue, tag);
-            if self.extra[id.0 as usize].throttled
-                && let Some(wbt) = &mut self.wbt
-            {
-                wbt.gave_back(now);
+            if let Some(wbt) = &mut self.wbt {
+                if self.extra[id.0 as usize].throttled {
+                    wbt.gave_back(now);
+                }
                 self.freed[Dir::Write as usize] += wbt.take_woken();
             }
             return;
