@@ -355,7 +355,7 @@ fn syncing(filesystem: &str) -> Outcome {
         max_events: 4000,
         ..program(&small_job(Mode::RandomWrite)).clone()
     };
-    let keys = [("filesystem", filesystem), ("disk", "virtio"), ("iops_limit", "500"), ("write_cache", "off")];
+    let keys = [("filesystem", filesystem), ("disk", "virtio"), ("disk.iops_limit", "500"), ("write_cache", "off")];
     run_and_check(&Plan { stack: stack("linux-5.10", &keys), job: job(writers) }).0
 }
 
