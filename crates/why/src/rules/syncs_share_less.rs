@@ -59,7 +59,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         return None;
     }
     Some(Match {
-        confidence: grade(empty.fast / empty.slow.max(1e-9), GRADE.0, GRADE.1),
+        confidence: grade(empty.fast / empty.slow.max(f64::MIN_POSITIVE), GRADE.0, GRADE.1),
         share_ns: None,
         claim: format!(
             "{:.1} % of the syncs find their pages written by others, where {:.1} % did, and {:.3} commits are made \
@@ -108,11 +108,11 @@ mod tests {
             ("AS_MANY, more", |p, x| p.slow.workload.calls[2] = x as u64, 10_500.0, 11_000.0),
             ("LEAST_EMPTY", |p, x| (p.fast.sync.empty, p.slow.sync.empty) = (x as u64, x as u64 / 2), 300.0, 299.0),
             ("FEWER", |p, x| p.slow.sync.empty = x as u64, 751.0, 752.0),
-            ("MORE", |p, x| p.slow.sync.commits = x as u64, 1006.0, 1005.0),
+            ("MORE", |p, x| p.slow.sync.commits = x as u64, 1006.0, 1004.0),
             ("slower", |p, x| p.slow.latency[2] = spread(10, x), 1001.0, 1000.0),
         ];
         hold(&RULE, apart, 0.8480, edges);
-        let edges: &[Edge] = &[("MORE, commands", |p, x| p.slow.commands.issued[1] = x as u64, 1006.0, 1005.0)];
+        let edges: &[Edge] = &[("MORE, commands", |p, x| p.slow.commands.issued[1] = x as u64, 1006.0, 1004.0)];
         hold(&RULE, commands, 0.8480, edges);
     }
 }
