@@ -294,21 +294,21 @@ fn python() -> Result<PathBuf, String> {
 
 /// Programs with the peers' names in a folder for each side, and iowhy under its own name.
 fn wrap(ground: &Ground, binary: &Path) -> Outcome {
-    for side in SIDES {
+    let ours = format!("'{}'", binary.display());
+    for (side, name, command) in [
+        (Side::Peer, "fio", "/usr/bin/fio"),
+        (Side::Peer, "sysbench", "/usr/bin/sysbench"),
+        (Side::Iowhy, "fio", &format!("{ours} fio")),
+        (Side::Iowhy, "sysbench", &format!("{ours} sysbench")),
+        (Side::Iowhy, ITSELF, &ours),
+    ] {
         let folder = &ground.programs[side as usize];
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         fs::create_dir_all(folder).map_err(failed)?;
-        for name in ["fio", "sysbench", ITSELF] {
-            let script = match side {
-                Side::Peer => format!("#!/bin/sh\nexec /usr/bin/{name} \"$@\"\n"),
-                Side::Iowhy if name == ITSELF => format!("#!/bin/sh\nexec '{}' \"$@\"\n", binary.display()),
-                Side::Iowhy => format!("#!/bin/sh\nexec '{}' {name} \"$@\"\n", binary.display()),
-            };
-            let path = folder.join(name);
-            fs::write(&path, script).map_err(failed)?;
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            fs::set_permissions(&path, mode).map_err(failed)?;
-        }
+        let path = folder.join(name);
+        fs::write(&path, format!("#!/bin/sh\nexec {command} \"$@\"\n")).map_err(failed)?;
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&path, mode).map_err(failed)?;
     }
     Ok(())
 }

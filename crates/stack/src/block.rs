@@ -369,7 +369,7 @@ impl BlockQueue {
         if self.multi {
             extra.hw_queue = self.tags.queue_of(bio.context.task);
             extra.tag = self.tags.take(extra.hw_queue);
-            extra.throttled = self.wbt.is_some() && Wbt::concerns(bio);
+            extra.throttled = self.throttle_of(bio).is_some();
         } else {
             self.pools.took(self.pools.class(bio.dir, bio.sync), &self.limits);
         }
@@ -809,22 +809,23 @@ impl BlockQueue {
         self.note_merge(front);
         self.waiting -= 1;
         rec.event(now, a.call, What::MergeRequests { rq: front, gone: back });
-        self.note_united(back, now);
+        self.note_freed(back, now);
         self.requests.release(back);
     }
 
-    /// `gone` has been united with another request.
-    fn note_united(&mut self, gone: RqId, now: Nanos) {
-        self.note_freed(gone, now);
+    /// The throttle, if it is there and for bios of this kind.
+    #[inline]
+    fn throttle_of(&mut self, bio: &Bio) -> Option<&mut Wbt> {
+        self.wbt.as_mut().filter(|_| Wbt::concerns(bio))
     }
 
     /// A request for this bio's submitter, which has waited for it if it comes `again`; or the line in which to wait.
     fn has_request(&mut self, bio: &Bio, again: bool, now: Nanos) -> Result<(), Dir> {
         let has = if self.multi {
-            let throttle = self.wbt.as_mut().filter(|_| Wbt::concerns(bio));
-            if let Some(wbt) = throttle {
+            if let Some(wbt) = self.throttle_of(bio) {
                 let may = wbt.may_write(bio, again, now);
-                self.freed[Dir::Write as usize] += wbt.take_woken();
+                let woken = wbt.take_woken();
+                self.freed[Dir::Write as usize] += woken;
                 if !may {
                     return Err(Dir::Write);
                 }
@@ -832,7 +833,7 @@ impl BlockQueue {
             let schedules = self.quirks.schedules;
             let limit = if schedules { self.elevator.tag_limit(bio, self.tags.limit()) } else { Limit::None };
             let has = self.tags.reserve(self.tags.queue_of(bio.context.task), limit);
-            if let Some(wbt) = self.wbt.as_mut().filter(|_| !has && Wbt::concerns(bio)) {
+            if !has && let Some(wbt) = self.throttle_of(bio) {
                 wbt.comes_again();
             }
             has
@@ -941,7 +942,7 @@ impl BlockQueue {
         self.elevator(now, rec, |e, ctx| e.merged(ctx, kept, MergeKind::Back));
         self.note_merge(kept);
         rec.event(now, call, What::MergeRequests { rq: kept, gone: id });
-        self.note_united(id, now);
+        self.note_freed(id, now);
         self.requests.release(id);
         true
     }

@@ -128,6 +128,51 @@ pub struct Rules {
     pub direct_waits: bool,
 }
 
+impl Rules {
+    /// Extents and a journal, and nothing special: a file system states what differs.
+    const PLAIN: Rules = Rules {
+        start: Sector(2048),
+        journal_blocks: 256,
+        journal_at: 0,
+        gap_blocks: 0,
+        groups: false,
+        block_map: BlockMap::Extents,
+        ordered: Ordered::Allocated,
+        fsync: FsyncRule::CommitIfDirty,
+        group_commit: GroupCommit::Never,
+        atime: Atime::Rarely,
+        time_in_seconds: false,
+        barriers: false,
+        journal_sync: true,
+        inodes_per_block: 8,
+        commit_interval_s: 30,
+        page_by_page: false,
+        mapping_cached: false,
+        add_as_mapped: false,
+        max_folio_order: 0,
+        shares_direct_writes: false,
+        starts_empty: false,
+        flushes_gap: false,
+        second_look: false,
+        journal_passes: false,
+        nowait: true,
+        polls: false,
+        direct_waits: false,
+    };
+
+    /// [`Rules::PLAIN`] where the options place it and its journal.
+    fn placed(options: &Options) -> Rules {
+        Rules {
+            start: Sector(options.unsigned("start_mb") * 2048),
+            journal_blocks: options.unsigned("journal_mb") * 256,
+            journal_at: options.unsigned(JOURNAL_AT.name) * 256,
+            gap_blocks: options.unsigned("gap_mb") * 256,
+            barriers: options.is_on("barriers"),
+            ..Rules::PLAIN
+        }
+    }
+}
+
 /// Key of [`Rules::starts_empty`].
 const STARTS_EMPTY: OptionSpec =
     OptionSpec::switch("starts_empty", false, "files are empty at first, and grow as they are written");

@@ -370,6 +370,12 @@ impl PageCache {
         None
     }
 
+    /// All pages at or after `page` that have `flag`, in order.
+    pub fn pages_with(&self, file: FileId, page: PageIndex, flag: Flag) -> impl Iterator<Item = PageIndex> + '_ {
+        let next = move |page| self.next_with(file, page, flag);
+        std::iter::successors(next(page), move |page| next(page.plus(1)))
+    }
+
     /// Pages of one file in the cache.
     pub fn file_pages(&self, file: FileId) -> u64 {
         self.files[file.0 as usize].nr_pages

@@ -313,13 +313,12 @@ fn run_to(plan: &Plan, sink: Option<&mut dyn EventSink>) -> Result<Outcome, RunE
         tasks.push(Some(Box::pin(world.probe(number))));
     }
     let nr_awake = tasks.len() as u32;
-    *world.workers.borrow_mut() = Workers::new(&world.threads, world.machine.nr_cpus, nr_awake, !world.fs.nowait);
-    world.workers.borrow_mut().tried =
-        [Tried::Regular, Tried::Marked, Tried::Polled][plan.stack.options.unsigned("ring_nowait") as usize];
-    let workers = world.workers.borrow().threads().to_vec();
-    for thread in workers {
+    let tried = [Tried::Regular, Tried::Marked, Tried::Polled][plan.stack.options.unsigned("ring_nowait") as usize];
+    let workers = Workers::new(&world.threads, world.machine.nr_cpus, nr_awake, !world.fs.nowait, tried);
+    for &thread in workers.threads() {
         tasks.push(Some(Box::pin(world.worker(thread))));
     }
+    world.workers.replace(workers);
     world.start_tasks(tasks.len() as u32, nr_awake);
     world.turn(&mut tasks)?;
     drop(tasks);

@@ -5,7 +5,7 @@
 //! measured  the experiment's runs have events: the slow side's layers, less those of its runs with the cause switched
 //! shared    else the finding's share of the difference, over the layers whose time its rule may claim, in proportion
 //!           to their growth that no earlier row has; rules that may claim the fewest layers come first
-//! rest      what a column has beyond its rows; below 0 where two experiments remove the same time
+//! rest      what a column has beyond its rows, however little; below 0 where two experiments remove the same time
 //! whiskers  runs of both sides in up to [`GROUPS`] groups, the split of each, and Student's interval of their mean
 //! ```
 //! Source: batch means (Law, Simulation Modeling and Analysis, 9.5.3).
@@ -24,6 +24,8 @@ const GROUPS: usize = 8;
 /// Smaller parts are rounding: ns, and of the difference.
 const LEAST_NS: f64 = 0.5;
 const LEAST_SHARE: f64 = 0.0005;
+/// Left of a sum of floats, of the difference.
+const ROUNDING: f64 = 1e-9;
 
 /// A part of the difference, ns.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
@@ -206,7 +208,7 @@ pub fn of(explanation: &Explanation, [a, b]: [&Side; 2]) -> Option<Matrix> {
     }
     rows.sort_by_key(|row| row.finding);
     let least = (difference.abs() * LEAST_SHARE).max(LEAST_NS);
-    if left.iter().any(|ns| ns.abs() >= least) {
+    if left.iter().any(|ns| ns.abs() > difference.abs() * ROUNDING) {
         let rest = |nr: usize| {
             let own: Vec<Part> =
                 rows.iter().filter(|row| row.origin == Origin::Measured).map(|row| row.cells[nr]).collect();

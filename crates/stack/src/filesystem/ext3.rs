@@ -15,7 +15,6 @@
 
 use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, JOURNAL_AT, MAPPING_CACHED, Ordered, Rules};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
-use crate::units::Sector;
 
 /// Tunables; the defaults that differ: group commit, fsync rule.
 const fn options(group_commit: usize, fsync: usize) -> [OptionSpec; 11] {
@@ -77,11 +76,6 @@ pub(super) const ENTRY_2_6: Entry<Build> = Entry {
 
 fn build(options: &Options, page_by_page: bool) -> Rules {
     Rules {
-        start: Sector(options.unsigned("start_mb") * 2048),
-        journal_blocks: options.unsigned("journal_mb") * 256,
-        journal_at: options.unsigned(JOURNAL_AT.name) * 256,
-        gap_blocks: options.unsigned("gap_mb") * 256,
-        groups: false,
         block_map: BlockMap::Indirect,
         ordered: Ordered::Written,
         fsync: if options.get("fsync") == 0 { FsyncRule::AlwaysCommit } else { FsyncRule::CommitIfDirty },
@@ -92,21 +86,11 @@ fn build(options: &Options, page_by_page: bool) -> Rules {
         },
         atime: if options.is_on("atime") { Atime::EverySecond } else { Atime::Rarely },
         time_in_seconds: true,
-        barriers: options.is_on("barriers"),
         journal_sync: false,
         inodes_per_block: options.unsigned("inodes_per_block") as u32,
         commit_interval_s: options.unsigned("commit_interval_s"),
         page_by_page,
         mapping_cached: options.is_on("mapping_cached"),
-        add_as_mapped: false,
-        max_folio_order: 0,
-        shares_direct_writes: false,
-        starts_empty: false,
-        flushes_gap: false,
-        second_look: false,
-        journal_passes: false,
-        nowait: true,
-        polls: false,
-        direct_waits: false,
+        ..Rules::placed(options)
     }
 }

@@ -20,9 +20,8 @@
 //! them with pieces that double from 64 KiB to 4 MiB, each where one is free (seen under 6.18): which rhythm three
 //! readers fall into is another there, though over all orders of starting they take as long.
 
-use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, JOURNAL_AT, MAPPING_CACHED, Ordered, Rules};
+use super::{BlockMap, Build, FsyncRule, JOURNAL_AT, MAPPING_CACHED, Rules};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
-use crate::units::Sector;
 
 /// Key of [`Rules::journal_passes`].
 const JOURNAL_PASSES: &str = "journal_passes";
@@ -158,33 +157,16 @@ fn build(options: &Options) -> Rules {
 }
 
 fn rules(options: &Options, max_folio_order: u8) -> Rules {
+    // ext3 under this code does not have all switches.
+    let given = |name: &str| options.iter().find(|(spec, _)| spec.name == name).map(|(_, value)| value != 0);
     Rules {
-        start: Sector(options.unsigned("start_mb") * 2048),
-        journal_blocks: options.unsigned("journal_mb") * 256,
-        journal_at: options.unsigned(JOURNAL_AT.name) * 256,
-        gap_blocks: options.unsigned("gap_mb") * 256,
         groups: options.unsigned(JOURNAL_AT.name) > 0,
-        block_map: BlockMap::Extents,
-        ordered: Ordered::Allocated,
         fsync: FsyncRule::CommitOfInode,
-        group_commit: GroupCommit::Never,
-        atime: Atime::Rarely,
-        time_in_seconds: false,
-        barriers: options.is_on("barriers"),
-        journal_sync: true,
         inodes_per_block: options.unsigned("inodes_per_block") as u32,
         commit_interval_s: options.unsigned("commit_interval_s"),
-        page_by_page: false,
-        mapping_cached: false,
-        add_as_mapped: false,
         max_folio_order,
-        shares_direct_writes: false,
-        starts_empty: false,
-        flushes_gap: false,
-        second_look: false,
-        journal_passes: options.iter().any(|(spec, value)| spec.name == JOURNAL_PASSES && value == 1),
-        nowait: !options.iter().any(|(spec, value)| spec.name == NOWAIT && value == 0),
-        polls: false,
-        direct_waits: false,
+        journal_passes: given(JOURNAL_PASSES).unwrap_or(false),
+        nowait: given(NOWAIT).unwrap_or(true),
+        ..Rules::placed(options)
     }
 }

@@ -13,9 +13,8 @@
 //! in the background (12) and of pages in one are left out; writes and fsync find the journal of this simulator, which
 //! FUSE has not.
 
-use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, Ordered, Rules};
+use super::{Build, Rules};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
-use crate::units::Sector;
 
 /// Key of what [`Rules::direct_waits`] is not.
 const ASYNC_DIO: OptionSpec = OptionSpec::switch(
@@ -40,32 +39,11 @@ pub(super) const ENTRY: Entry<Build> = Entry {
 
 fn build(options: &Options) -> Rules {
     Rules {
-        second_look: false,
-        start: Sector(2048),
-        journal_blocks: 256,
-        journal_at: 0,
-        gap_blocks: 0,
-        groups: false,
-        block_map: BlockMap::Extents,
-        ordered: Ordered::Allocated,
-        fsync: FsyncRule::CommitIfDirty,
-        group_commit: GroupCommit::Never,
-        atime: Atime::Rarely,
-        time_in_seconds: false,
-        barriers: false,
-        journal_sync: true,
-        inodes_per_block: 8,
-        commit_interval_s: 30,
-        page_by_page: false,
         mapping_cached: true,
-        add_as_mapped: false,
-        max_folio_order: 0,
         shares_direct_writes: true,
-        starts_empty: false,
-        flushes_gap: false,
-        journal_passes: false,
         nowait: false,
         polls: true,
         direct_waits: !options.is_on(ASYNC_DIO.name),
+        ..Rules::PLAIN
     }
 }

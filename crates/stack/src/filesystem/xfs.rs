@@ -14,9 +14,8 @@
 //! deviations: the journal of this simulator (descriptor, metadata, commit block) forces the log; allocation groups are
 //! missing: `start_mb` puts the file system where the group would be.
 
-use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, JOURNAL_AT, Ordered, Rules, STARTS_EMPTY};
+use super::{Build, JOURNAL_AT, Rules, STARTS_EMPTY};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
-use crate::units::Sector;
 
 const fn options(max_folio_order: i64) -> [OptionSpec; 8] {
     [
@@ -66,32 +65,10 @@ pub(super) const ENTRY_5_18: Entry<Build> = Entry {
 
 fn build(options: &Options) -> Rules {
     Rules {
-        start: Sector(options.unsigned("start_mb") * 2048),
-        journal_blocks: options.unsigned("journal_mb") * 256,
-        journal_at: options.unsigned(JOURNAL_AT.name) * 256,
-        gap_blocks: options.unsigned("gap_mb") * 256,
-        groups: false,
-        block_map: BlockMap::Extents,
-        ordered: Ordered::Allocated,
-        fsync: FsyncRule::CommitIfDirty,
-        group_commit: GroupCommit::Never,
-        atime: Atime::Rarely,
-        time_in_seconds: false,
-        barriers: options.is_on("barriers"),
-        journal_sync: true,
-        inodes_per_block: 8,
-        commit_interval_s: 30,
-        page_by_page: false,
-        mapping_cached: false,
-        add_as_mapped: false,
         max_folio_order: options.unsigned("max_folio_order") as u8,
         shares_direct_writes: true,
         starts_empty: options.is_on(STARTS_EMPTY.name),
         flushes_gap: options.is_on("flush_gap"),
-        second_look: false,
-        journal_passes: false,
-        nowait: true,
-        polls: false,
-        direct_waits: false,
+        ..Rules::placed(options)
     }
 }

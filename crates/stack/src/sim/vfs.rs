@@ -391,8 +391,7 @@ impl Vfs {
 
     /// Cached runs of a file: first page, pages.
     pub(super) fn cached_runs(&self, file: FileId) -> Vec<(u64, u64)> {
-        let next = |from: PageIndex| self.cache.next_with(file, from, Flag::Present);
-        units::runs(std::iter::successors(next(PageIndex(0)), |page| next(page.plus(1))).map(|page| page.0))
+        units::runs(self.cache.pages_with(file, PageIndex(0), Flag::Present).map(|page| page.0))
     }
 
     /// Turns a read loop's crank once.

@@ -64,13 +64,13 @@ pub(super) struct Workers {
     /// The first task, and the thread of each.
     first: TaskId,
     thread_of: Vec<u32>,
-    pub(super) tried: Tried,
+    tried: Tried,
 }
 
 impl Workers {
     /// The workers of these threads, whose tasks begin with `first`. `needed` if there are files that need them.
-    pub(super) fn new(threads: &[ThreadSpec], nr_cpus: u32, first: TaskId, needed: bool) -> Workers {
-        let mut workers = Workers { first, ..Workers::default() };
+    pub(super) fn new(threads: &[ThreadSpec], nr_cpus: u32, first: TaskId, needed: bool, tried: Tried) -> Workers {
+        let mut workers = Workers { first, tried, ..Workers::default() };
         for (thread, spec) in (0..).zip(threads) {
             let most = match spec.engine {
                 Engine::Ring { depth, .. } if needed => depth.max(1).next_power_of_two().min(FOR_EACH_CPU * nr_cpus),

@@ -178,12 +178,9 @@ impl World<'_, '_> {
     async fn write_tagged(&self, file: FileId) {
         self.settle().await;
         {
-            let mut vfs = self.vfs.borrow_mut();
-            let mut at = PageIndex(0);
-            while let Some(page) = vfs.cache.next_with(file, at, Flag::Dirty) {
-                vfs.files[file.0 as usize].inode.tagged.insert(page);
-                at = page.plus(1);
-            }
+            let vfs = &mut *self.vfs.borrow_mut();
+            let dirty = vfs.cache.pages_with(file, PageIndex(0), Flag::Dirty);
+            vfs.files[file.0 as usize].inode.tagged.extend(dirty);
         }
         self.start_plug();
         let (behind, mut written) = self.look(file, PageIndex(0)).await;
@@ -295,11 +292,8 @@ impl World<'_, '_> {
     async fn wait_once(&self, file: FileId) {
         let mut at = PageIndex(0);
         loop {
-            let group: Vec<PageIndex> = {
-                let vfs = self.vfs.borrow();
-                let next = |at: PageIndex| vfs.cache.next_with(file, at, Flag::Writeback);
-                std::iter::successors(next(at), |page| next(page.plus(1))).take(PAGES_AT_ONCE).collect()
-            };
+            let group: Vec<PageIndex> =
+                self.vfs.borrow().cache.pages_with(file, at, Flag::Writeback).take(PAGES_AT_ONCE).collect();
             for &page in &group {
                 self.wait_page_written(file, page).await;
                 at = page.plus(1);

@@ -17,8 +17,8 @@ pub(super) const RULE: Rule = Rule {
     why: "io_uring_enter goes on to the next entry of the ring only when the one before it is done: of as many calls \
           as the program wants in flight one is.",
     events: "Calls are no longer handed over to workers (io_uring_queue_async_work), and fewer are in progress.",
-    example: "Direct reads of a FUSE server without FUSE_ASYNC_DIO in 6.12 and later (f7c913438533): poll says that \
-              its files are ready, and they wait all the same.",
+    example: "Direct reads of a FUSE server without FUSE_ASYNC_DIO in 6.12 and later (f7c913438533): poll reports its \
+              files as ready, but reading them blocks.",
     change: "Set IOSQE_ASYNC (fio: force_async=1), or use more threads; have the server ask for FUSE_ASYNC_DIO.",
     refute: "With IOSQE_ASYNC on the slow side as few calls are in progress; or the program no longer uses io_uring.",
     since: "Until 6.4 for regular files without a block device; again since 6.12 (6.6.94) for files that have a poll \
