@@ -118,7 +118,10 @@ impl Ground {
         let child = command.spawn().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
         let status = steps::wait(child, Duration::from_secs(seconds)).map_err(failed)?;
         let text = fs::read(&path).map_err(failed)?;
-        Ok(Said { text: String::from_utf8_lossy(&text).into_owned(), code: status.and_then(|status| status.code()) })
+        Ok(Said {
+            text: String::from_utf8_lossy(&text).into_owned(),
+            code: status.ok().and_then(|status| status.code()),
+        })
     }
 }
 

@@ -86,20 +86,20 @@ fn timed(name: &str, command: &mut Command, patience: Duration) -> Outcome {
     let left = rustix::fs::statvfs(crate::root()).map_or(0, |disk| (disk.f_bavail * disk.f_frsize) >> 20);
     eprintln!("xtask: {name}: {:.0} s, {left} MiB left on the disk", started.elapsed().as_secs_f64());
     match ended {
-        Ok(Some(status)) if status.success() => Ok(()),
-        Ok(Some(status)) => Err(status.to_string()),
-        Ok(None) => Err(format!("did not end within {patience:?}; its processes are listed above")),
+        Ok(Ok(status)) if status.success() => Ok(()),
+        Ok(Ok(status)) => Err(status.to_string()),
+        Ok(Err(processes)) => Err(format!("did not end within {patience:?}; its processes:\n{processes}")),
         Err(error) => Err(format!("could not be started: {error}")),
     }
 }
 
-/// Waits for the end; nothing if that is not in sight. Then the processes below the child, their states and what they
-/// wait for are printed, and they are ended.
-pub(crate) fn wait(mut child: Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
+/// Waits for the end. If that is not in sight, the child and the processes below it are ended: the list of them, with
+/// their states and what they wait for, belongs at the end of the output, which is kept longest.
+pub(crate) fn wait(mut child: Child, patience: Duration) -> std::io::Result<Result<ExitStatus, String>> {
     let started = Instant::now();
     while started.elapsed() < patience {
         if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+            return Ok(Ok(status));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -107,17 +107,18 @@ pub(crate) fn wait(mut child: Child, patience: Duration) -> std::io::Result<Opti
     let listed = String::from_utf8_lossy(&output.stdout).into_owned();
     // Those who have a parent among those found; a child may stand before its parent.
     let mut found = vec![child.id().to_string()];
-    let mut nr = 0;
+    let (mut nr, mut processes) = (0, String::new());
     while nr < found.len() {
         let of = |line: &str, column: usize| line.split_whitespace().nth(column).map(str::to_owned);
-        let children = listed.lines().filter(|line| of(line, 1).as_ref() == Some(&found[nr]));
-        let children: Vec<String> =
-            children.inspect(|line| eprintln!("{line}")).filter_map(|line| of(line, 0)).collect();
-        found.extend(children);
+        let parent = found[nr].clone();
+        for line in listed.lines().filter(|line| of(line, 1).as_ref() == Some(&parent)) {
+            processes.extend(["    ", line, "\n"]);
+            found.extend(of(line, 0));
+        }
         nr += 1;
     }
     Command::new("kill").arg("-KILL").args(&found).status()?;
-    Ok(None)
+    Ok(Err(processes))
 }
 
 pub(crate) fn in_ci() -> bool {
@@ -142,13 +143,13 @@ mod tests {
     #[test]
     fn a_step_that_does_not_end_is_ended_with_all_that_it_has_started() {
         let quick = Command::new("true").spawn().expect("true starts");
-        assert!(wait(quick, PATIENCE).expect("it ends").is_some_and(|status| status.success()));
+        assert!(wait(quick, PATIENCE).expect("it ends").is_ok_and(|status| status.success()));
         let mut command = Command::new("sh");
         let mut child = command.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(std::process::Stdio::piped()).spawn();
         let mut line = String::new();
         let out = child.as_mut().expect("sh starts").stdout.take().expect("a pipe");
         std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a number");
-        assert!(wait(child.expect("sh starts"), Duration::ZERO).expect("ps and kill start").is_none());
+        assert!(wait(child.expect("sh starts"), Duration::ZERO).expect("ps and kill start").is_err());
         // It is on its way out: whoever adopts it may take a while to notice.
         let alive = || {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", line.trim())).unwrap_or_default();

@@ -87,8 +87,10 @@ impl LiveJobs {
             let bytes = std::fs::read(&name).map_err(|error| error.to_string());
             match bytes.and_then(|bytes| state::read(&bytes, &self.files_of(origin))) {
                 Ok(state) => {
-                    if let Some(verify) = &mut self.plan.threads[number].verify {
-                        verify.state = Some(state.into());
+                    if let Workload::Threads { threads, .. } = &mut self.plan.job.workload
+                        && let Some(checks) = &mut threads[number].stream.checks
+                    {
+                        checks.state = Some(state.into());
                     }
                 }
                 Err(why) => {
@@ -452,23 +454,6 @@ impl Mapping<'_> {
             interval_bytes: if job.unaligned { 0 } else { small(interval) },
             at_bytes: small(job.number("verify_offset")),
             pattern,
-            after_writes: job.mode.write && job.given("do_verify") != Some(Value::Switch(false)),
-            reads: job.mode.read && !job.mode.write,
-            backlog: if job.mode.write {
-                (job.number("verify_backlog"), job.number("verify_backlog_batch"))
-            } else {
-                (0, 0)
-            },
-            trims: (job.mode.write && job.number("trim_backlog") > 0 && job.number("trim_percentage") > 0).then(|| {
-                plan::Trims {
-                    percent: job.number("trim_percentage") as u32,
-                    backlog: (job.number("trim_backlog"), job.number("trim_backlog_batch")),
-                    zero: job.given("trim_verify_zero") != Some(Value::Switch(false)),
-                }
-            }),
-            dry: job.mode.write && job.on("verify_only"),
-            as_written: job.mode.random && job.random_map,
-            state: None,
             fatal: job.on("verify_fatal") || !matches!(job.word("continue_on_error"), "verify" | "all" | "1"),
         })
     }

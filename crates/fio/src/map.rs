@@ -26,8 +26,8 @@ use iowhy_stack::kernel::Stack;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::units::{Nanos, Sector};
 use iowhy_stack::workload::{
-    BlockSizes, Call, Directions, Distribution, MAX_ZONES, Mix, Numbers, Order, READ, Rate, Scripted, Service, Sizes,
-    Span, Stream, SyncEvery, TRIM, Target, Think, Turns, WRITE, Walk, Zones, file_sizes,
+    BlockSizes, Call, Checks, Directions, Distribution, MAX_ZONES, Mix, Numbers, Order, READ, Rate, Scripted, Service,
+    Sizes, Span, Stream, SyncEvery, TRIM, Target, Think, Trims, Turns, WRITE, Walk, Zones, file_sizes,
 };
 
 use crate::iolog::{self, Replayed};
@@ -340,10 +340,6 @@ impl Mapping<'_> {
 
     /// Notes on options of a job that cannot be, or are not, simulated.
     fn not_simulated(&mut self, job: &FioJob) {
-        let name = &job.name;
-        if job.engine == FioEngine::Null {
-            self.error(format!("job `{name}` makes no I/O, so there is nothing to simulate"), "ioengine=psync");
-        }
         if job.engine == FioEngine::Posixaio {
             self.warn("`posixaio` is simulated as libaio, without helper threads");
         }
@@ -487,6 +483,7 @@ impl Mapping<'_> {
         // buffered files where it begins again, which is nowhere without a map.
         let begins_again = !job.direct && (!job.mode.random || job.random_map);
         stream.drop_between_passes = invalidates(job) && (begins_again || !job.time_based);
+        stream.checks = checks(job).map(Box::new);
         if job.on("create_only") {
             stream.script = Some([].into());
         }
@@ -768,15 +765,39 @@ fn syncs(job: &FioJob, stream: &mut Stream) {
     stream.fio_syncs = true;
 }
 
+/// What a job reads again (`verify`).
+fn checks(job: &FioJob) -> Option<Checks> {
+    if job.word("verify") == "0" && (job.given("verify_pattern").is_none() || job.given("verify").is_some()) {
+        return None;
+    }
+    let both = |first, second| (job.number(first), job.number(second));
+    let trims = job.number("trim_backlog") > 0 && job.number("trim_percentage") > 0;
+    Some(Checks {
+        after_writes: job.mode.write && job.given("do_verify") != Some(Value::Switch(false)),
+        reads: job.mode.read && !job.mode.write,
+        backlog: if job.mode.write { both("verify_backlog", "verify_backlog_batch") } else { (0, 0) },
+        trims: (job.mode.write && trims).then(|| Trims {
+            percent: u32::try_from(job.number("trim_percentage")).unwrap_or(100),
+            backlog: both("trim_backlog", "trim_backlog_batch"),
+            zero: job.given("trim_verify_zero") != Some(Value::Switch(false)),
+        }),
+        dry: job.mode.write && job.on("verify_only"),
+        as_written: job.mode.random && job.random_map,
+        drops: invalidates(job),
+        state: None,
+    })
+}
+
 fn engine(job: &FioJob) -> Engine {
     let (depth, batch_complete) = (job.iodepth, job.batch_complete_min.max(1));
     match job.engine {
         FioEngine::IoUring => Engine::Ring { depth, batch_submit: job.iodepth_batch, batch_complete },
-        FioEngine::Libaio | FioEngine::Posixaio | FioEngine::Null | FioEngine::Ours(_) => {
+        FioEngine::Libaio | FioEngine::Posixaio | FioEngine::Ours(_) => {
             let batch_submit = if job.engine == FioEngine::Posixaio { 1 } else { job.iodepth_batch };
             Engine::Aio { depth, batch_submit, batch_complete }
         }
         FioEngine::Mmap => Engine::Mmap,
+        FioEngine::Null => Engine::Null,
         _ => Engine::Sync,
     }
 }

@@ -11,7 +11,7 @@
 //! Source: fio 3.33, by the files that it leaves, and `fio-verify-state`.
 //! Known deviations: the state of the generator, which fio 3.33 does not read, is zeroes.
 
-use iowhy_live::plan::WriteState;
+use iowhy_stack::workload::WriteState;
 
 const VERSION: u64 = 3;
 /// Bytes before the rest, and before the entries in it.

@@ -175,6 +175,7 @@ pub fn live_plan(job: &Job, names: &[String], dir: &Path, problems: &mut Problem
             match thread.spec.engine {
                 Engine::Sync => plan,
                 Engine::Mmap => Thread { engine: "mmap", ..plan },
+                Engine::Null => Thread { engine: "null", ..plan },
                 Engine::Aio { depth, batch_submit, batch_complete } => {
                     Thread { engine: "libaio", depth, batch_submit, batch_complete: (batch_complete, 0), ..plan }
                 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use crate::plan::WriteState;
 use iowhy_stack::event::Op;
 use iowhy_stack::histogram::Histogram;
 use iowhy_stack::outcome::{Counts, JobTotals, ThreadTotals};
 use iowhy_stack::units::Nanos;
+use iowhy_stack::workload::WriteState;
 
 /// The result of a run.
 #[derive(Clone, Debug)]

@@ -1,6 +1,5 @@
 //! Work of a run: files, and the settings of each thread that a job of the simulator does not have.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,64 +115,8 @@ pub struct Verify {
     pub at_bytes: u32,
     /// The data, if not drawn.
     pub pattern: Option<Pattern>,
-    /// After each pass of a thread everything it wrote in it is read and checked.
-    pub after_writes: bool,
-    /// All reads of the job are checked as they come.
-    pub reads: bool,
-    /// After this number of writes, that many of them are read and checked; 0 for none.
-    pub backlog: (u64, u64),
-    pub trims: Option<Trims>,
-    /// Nothing is written: the places of the writes are read and checked.
-    pub dry: bool,
-    /// Written data are read in the order of the writes; else in that of their places.
-    pub as_written: bool,
-    /// Where an earlier run ended: no more is checked than it had written.
-    pub state: Option<Arc<WriteState>>,
     /// The first mismatch ends the thread.
     pub fatal: bool,
-}
-
-/// How far the writes of a thread have come.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WriteState {
-    /// Calls in flight at most.
-    pub depth: u32,
-    /// Writes that have ended.
-    pub writes: u64,
-    /// Where the last of them began, oldest first: of each file at most as many as there were in flight.
-    pub last: BTreeMap<u32, VecDeque<u64>>,
-}
-
-impl WriteState {
-    /// A write of a thread with that depth has ended.
-    pub(crate) fn add(&mut self, depth: u32, file: u32, offset: u64) {
-        (self.depth, self.writes) = (depth, self.writes + 1);
-        let last = self.last.entry(file).or_default();
-        last.extend([offset]);
-        if last.len() > depth as usize {
-            last.pop_front();
-        }
-    }
-
-    /// Whether a read behind `reads` others is of a place that may not have been written: as fio, only those that were
-    /// in flight at the end are looked up.
-    pub(crate) fn lacks(&self, reads: u64, file: u32, offset: u64) -> bool {
-        let depth = u64::from(self.depth);
-        let early = reads < depth || self.writes.wrapping_sub(reads) > depth;
-        let known = || self.last.get(&file).is_some_and(|last| last.contains(&offset));
-        !(known() || early && self.writes > depth)
-    }
-}
-
-/// Written blocks that are trimmed before they are checked.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Trims {
-    /// How many of them.
-    pub percent: u32,
-    /// After this number of writes, that many are trimmed.
-    pub backlog: (u64, u64),
-    /// They are read, and have to be zeroes.
-    pub zero: bool,
 }
 
 /// A pattern that data repeat.

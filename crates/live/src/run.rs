@@ -34,7 +34,9 @@ use iowhy_stack::origin::{Entry, find};
 use iowhy_stack::outcome::{Counts, JobTotals};
 use iowhy_stack::readahead::Advice;
 use iowhy_stack::units::Nanos;
-use iowhy_stack::workload::{BlockSizes, Directions, FileIo, FileIoGenerator, Mix, Stream, StreamGenerator, TRIM};
+use iowhy_stack::workload::{
+    BlockSizes, Directions, FileIo, FileIoGenerator, Mix, ReadBack, Stream, StreamGenerator, TRIM,
+};
 
 use crate::clock::Clock;
 use crate::engine::offload::DRIVE;
@@ -508,7 +510,12 @@ impl Run<'_> {
                 let calls = match (&plan.job.workload, self.shared) {
                     (Workload::Threads { threads, .. }, _) => {
                         let stream = threads[*number as usize].stream.clone();
-                        Calls::Stream(Box::new(StreamGenerator::new(vec![stream], plan.job.seed)))
+                        let back = ReadBack::of(&stream);
+                        let calls = Box::new(StreamGenerator::new(vec![stream], plan.job.seed));
+                        match back {
+                            Some(back) => Calls::Checked(calls, Box::new(back)),
+                            None => Calls::Stream(calls),
+                        }
                     }
                     (Workload::FileIo(_), Some(shared)) => Calls::Shared(shared),
                     (Workload::FileIo(_), None) => unreachable!("sysbench jobs have a shared generator"),

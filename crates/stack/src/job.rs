@@ -6,7 +6,9 @@ use crate::event::Op;
 use crate::origin::{Entry, Origin};
 use crate::rng::Rng;
 use crate::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, Sector};
-use crate::workload::{FileIo, FileIoGenerator, Generator, How, Scripted, Stream, StreamGenerator, Target};
+use crate::workload::{
+    FileIo, FileIoGenerator, Generator, How, ReadBack, ReadingBack, Scripted, Stream, StreamGenerator, Target,
+};
 
 /// Contents of the page cache when the clock starts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
@@ -88,6 +90,8 @@ pub enum Engine {
     },
     /// Through a mapping of the file: reads and writes are touches of pages.
     Mmap,
+    /// Calls are counted and not made.
+    Null,
 }
 
 const fn engine(
@@ -134,6 +138,13 @@ pub const ENGINES: &[&Entry<Engine>] = &[
         &[Origin { kernels: "any", file: "mm/filemap.c, mm/memory.c", function: "filemap_fault", notes: "" }],
         "golden vectors of faults; conservation tests of the simulator",
         Engine::Mmap,
+    ),
+    &engine(
+        "simulated-null",
+        "calls are done at once and nothing happens",
+        &[Origin { kernels: "any", file: "engines/null.c", function: "fio_null_queue", notes: "no kernel code" }],
+        "the same calls as the running kernel's null engine",
+        Engine::Null,
     ),
 ];
 
@@ -271,7 +282,12 @@ impl Workload {
             Workload::FileIo(fileio) => Box::new(FileIoGenerator::new(fileio.clone(), seed)),
             Workload::Threads { threads, .. } => {
                 let streams = threads.iter().map(|thread| thread.stream.clone()).collect();
-                Box::new(StreamGenerator::new(streams, seed))
+                let calls = StreamGenerator::new(streams, seed);
+                let backs: Vec<_> = threads.iter().map(|thread| ReadBack::of(&thread.stream)).collect();
+                if backs.iter().all(Option::is_none) {
+                    return Box::new(calls);
+                }
+                Box::new(ReadingBack::new(calls, backs))
             }
         }
     }

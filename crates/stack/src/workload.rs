@@ -1,13 +1,17 @@
-//! Workloads: which call each thread makes next. The same generators feed the simulator and (later) the live engines.
+//! Workloads: which call each thread makes next. The same generators feed the simulator and the live engines.
 //!
 //! Two generators exist: sysbench's file test, whose threads share counters and positions (`fileio`), and a stream of
-//! calls that belongs to one thread, in fio's terms (`stream`), from which fio, dd, aio-stress and the rest are made.
+//! calls that belongs to one thread, in fio's terms (`stream`), from which fio, dd, aio-stress and the rest are made. What
+//! a thread of the latter has written it may read again (`checked`).
 
+mod checked;
 mod draw;
 mod fileio;
 mod stream;
 mod walk;
 
+pub(crate) use checked::ReadingBack;
+pub use checked::{Checks, Drawn, ReadBack, TRIMMED, Trims, WriteState};
 pub use draw::{Distribution, MAX_ZONES};
 pub use fileio::{Dialect, FileIo, FileIoGenerator, Mode, PositionSource};
 pub use stream::{

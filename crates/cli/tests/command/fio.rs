@@ -57,7 +57,12 @@ enum Who {
 
 fn command(who: Who, folder: &Path, arguments: &[&str]) -> Output {
     let mut command = match who {
-        Who::Fio => Command::new("fio"),
+        // fio 3.33 may wait for ever for a thread of its own.
+        Who::Fio => {
+            let mut command = Command::new("timeout");
+            command.args(["--kill-after=5", "120", "fio"]);
+            command
+        }
         Who::Iowhy => {
             let mut command = Command::new(env!("CARGO_BIN_EXE_iowhy"));
             command.arg("fio");
@@ -713,11 +718,15 @@ fn as_much_is_moved_with_as_many_calls_as_by_fio() {
         "--ioengine=null --rw=randtrimwrite --filesize=1m --bsrange=512/25:1k:25:2k:25:4k/25",
         "--ioengine=null --rw=randtrimwrite --filesize=1m --bs=4k,4k,8k --norandommap",
         "--rw=randwrite --size=1m --ioengine=libaio --iodepth=8 --serialize_overlap=1 --norandommap",
-        "--rw=randrw --size=1m --iodepth=4 --io_submit_mode=offload",
     ] {
         let found = [Who::Fio, Who::Iowhy].map(|who| moved(who, &Folder::new("moved"), line));
         assert_eq!(found[0], found[1], "{line}");
     }
+    // Threads that submit change nothing about the calls; with them, fio 3.33 hangs in one run of six.
+    let line = "--rw=randrw --size=1m --iodepth=4";
+    let found = [(Who::Fio, line.to_owned()), (Who::Iowhy, format!("{line} --io_submit_mode=offload"))]
+        .map(|(who, line)| moved(who, &Folder::new("moved"), &line));
+    assert_eq!(found[0], found[1], "offload");
 }
 
 #[test]

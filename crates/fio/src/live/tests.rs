@@ -226,15 +226,22 @@ fn steadiness_is_shown_as_fio_shows_what_it_parsed() {
 #[test]
 fn verify_is_after_writes_or_with_reads() {
     let of = |options: &str| thread(options).verify;
+    let checks = |options: &str| {
+        let (jobs, _) = made(&format!("[a]\nsize=64k\n{}\n", options.replace(' ', "\n")));
+        let Workload::Threads { threads, .. } = jobs.expect("a job").plan.job.workload else { unreachable!() };
+        *threads[0].stream.checks.clone().expect("it is checked")
+    };
     assert_eq!(of("rw=write"), None);
     let written = of("rw=write verify=crc32c verify_interval=512 verify_fatal=1").expect("it is checked");
-    let wanted = Verify { interval_bytes: 512, after_writes: true, fatal: true, ..Verify::default() };
+    let wanted = Verify { interval_bytes: 512, fatal: true, ..Verify::default() };
     assert_eq!(written, wanted);
     assert_eq!(thread("rw=write verify=crc32c").fill, Fill::Checked);
-    assert!(!of("rw=write verify=xxhash do_verify=0").expect("it can be checked").after_writes);
-    let read = of("rw=read verify=sha3-256").expect("it is checked");
-    assert_eq!((read.sum, read.reads, read.after_writes), (Sum::Sha3(32), true, false));
-    assert!(!of("rw=rw verify=md5 do_verify=0").expect("it can be checked").reads, "not in the order of fio's writes");
+    assert!(checks("rw=write verify=crc32c").after_writes);
+    assert!(!checks("rw=write verify=xxhash do_verify=0").after_writes);
+    assert_eq!(of("rw=read verify=sha3-256").map(|read| read.sum), Some(Sum::Sha3(32)));
+    let read = checks("rw=read verify=sha3-256");
+    assert_eq!((read.reads, read.after_writes), (true, false));
+    assert!(!checks("rw=rw verify=md5 do_verify=0").reads, "not in the order of fio's writes");
     for (options, bytes) in
         [("bs=4k", 4096), ("bsrange=4k-64k", 4096), ("bsrange=4k-6k", 2048), ("verify_interval=1k", 1024)]
     {

@@ -354,7 +354,6 @@ fn what_is_cached_at_the_start_comes_last() {
 #[test]
 fn what_cannot_be_simulated_is_refused_or_told() {
     for (options, expected) in [
-        ("ioengine=null size=1m", "makes no I/O"),
         ("ioengine=mmap direct=1 size=1m", "past the page cache"),
         ("filename=a", "how large"),
         ("size=1m ioscheduler=deadlin", "nearest: deadline"),

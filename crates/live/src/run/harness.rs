@@ -38,6 +38,7 @@ pub(super) fn harness(plan: &Plan, parts: &[Part<'_>]) -> Option<f64> {
                 rate: None,
                 script: None,
                 walk: None,
+                checks: None,
                 drop_between_passes: false,
                 ..threads.first()?.stream.clone()
             };

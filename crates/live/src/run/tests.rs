@@ -8,13 +8,14 @@ use std::time::Duration;
 use iowhy_stack::event::Op;
 use iowhy_stack::job::{FileSpec, Job, Place, ThreadJob, ThreadSpec, Workload};
 use iowhy_stack::workload::{
-    Call, Dialect, FileIo, Log, Mix, Mode, PositionSource, Rate, Scripted, Stream, SyncEvery, Target, Think,
+    Call, Checks, Dialect, FileIo, Log, Mix, Mode, PositionSource, Rate, Scripted, Stream, SyncEvery, Target, Think,
+    Trims, WriteState,
 };
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
 use super::*;
-use crate::plan::{Allow, Ends, File as PlanFile, OpenSync, Priority, Sum, Trims, Verify, WriteState};
+use crate::plan::{Allow, Ends, File as PlanFile, OpenSync, Priority, Sum, Verify};
 use crate::testing::Scratch;
 
 const BLOCK: u32 = 4096;
@@ -372,14 +373,26 @@ fn short_calls_are_continued_and_the_end_of_the_file_is_short() {
     }
 }
 
+/// Everything is read after each pass.
+const AFTER: Checks = Checks {
+    after_writes: true,
+    reads: false,
+    backlog: (0, 0),
+    trims: None,
+    dry: false,
+    as_written: false,
+    drops: true,
+    state: None,
+};
+
 #[test]
 fn what_was_written_is_checked_afterwards_and_a_flipped_byte_is_found() {
     for (name, depth) in [("psync", 1), ("io_uring", 8), ("mmap", 1)] {
         for sum in [Sum::Crc32c, Sum::Crc32, Sum::Xxhash, Sum::Header] {
             let scratch = Scratch::new();
-            let verify = Verify { sum, after_writes: true, ..Verify::default() };
-            let thread = Thread { verify: Some(verify), ..engine(name, depth) };
+            let thread = Thread { verify: Some(Verify { sum, ..Verify::default() }), ..engine(name, depth) };
             let mut write = random(Mix::Write, 64, 100);
+            write.checks = Some(AFTER.into());
             write.synchronous_writes = (depth == 1).then_some(Op::Fdatasync);
             let plan = plan(&scratch, 1, 64, vec![(write, thread)]);
             let outcome = made(&plan);
@@ -389,10 +402,12 @@ fn what_was_written_is_checked_afterwards_and_a_flipped_byte_is_found() {
             assert!((40..=64).contains(&outcome.counts.reads), "{name}: {}", outcome.counts.reads);
         }
         let scratch = Scratch::new();
-        let verify = Verify { interval_bytes: 512, reads: true, ..Verify::default() };
+        let verify = Verify { interval_bytes: 512, ..Verify::default() };
         let of = |mix: Mix| {
             let thread = Thread { verify: Some(verify.clone()), ..engine(name, depth) };
-            plan(&scratch, 1, 64, vec![(Stream::sequential(mix, vec![target(0, 64)], BLOCK), thread)])
+            let checks = Some(Checks { reads: true, ..Checks::default() }.into());
+            let stream = Stream { checks, ..Stream::sequential(mix, vec![target(0, 64)], BLOCK) };
+            plan(&scratch, 1, 64, vec![(stream, thread)])
         };
         let plan = of(Mix::Read);
         assert_eq!(made(&plan).threads[0].nr_errors, 64, "{name}: a file that was laid out has no headers");
@@ -413,19 +428,23 @@ fn what_was_written_is_checked_in_each_pass_in_between_or_not_written_at_all() {
         [("psync", 1, false), ("libaio", 4, false), ("io_uring", 4, false), ("psync", 4, true), ("io_uring", 4, true)]
     {
         let scratch = Scratch::new();
-        let verify = Verify { sum: Sum::Md5, after_writes: true, ..Verify::default() };
-        let of = |verify: &Verify, passes: u64| {
+        let verify = Verify { sum: Sum::Md5, ..Verify::default() };
+        let of = |checks: Checks, passes: u64| {
             let thread = Thread { verify: Some(verify.clone()), offload, ..engine(name, depth) };
-            let write = Stream { passes, ..Stream::sequential(Mix::Write, vec![target(0, 16)], BLOCK) };
+            let write = Stream {
+                passes,
+                checks: Some(checks.into()),
+                ..Stream::sequential(Mix::Write, vec![target(0, 16)], BLOCK)
+            };
             let outcome = made(&plan(&scratch, 1, 16, vec![(write, thread)]));
             let thread = &outcome.threads[0];
             assert!(thread.errors.is_empty(), "{name}: {:?}", thread.errors);
             (outcome.counts.reads, outcome.counts.writes, thread.verified)
         };
-        assert_eq!(of(&verify, 3), (48, 48, 48), "{name}");
-        assert_eq!(of(&Verify { backlog: (4, 0), ..verify.clone() }, 1), (16, 16, 16), "{name}");
-        assert_eq!(of(&Verify { backlog: (4, 2), after_writes: false, ..verify.clone() }, 1).1, 16, "{name}");
-        assert_eq!(of(&Verify { dry: true, ..verify }, 1), (16, 16, 16), "{name}: counted, though not made");
+        assert_eq!(of(AFTER, 3), (48, 48, 48), "{name}");
+        assert_eq!(of(Checks { backlog: (4, 0), ..AFTER }, 1), (16, 16, 16), "{name}");
+        assert_eq!(of(Checks { backlog: (4, 2), after_writes: false, ..AFTER }, 1).1, 16, "{name}");
+        assert_eq!(of(Checks { dry: true, ..AFTER }, 1), (16, 16, 16), "{name}: counted, though not made");
     }
 }
 
@@ -433,16 +452,18 @@ fn what_was_written_is_checked_in_each_pass_in_between_or_not_written_at_all() {
 fn reads_end_where_an_earlier_run_has_ended() {
     for (name, depth) in [("psync", 1), ("libaio", 4)] {
         let scratch = Scratch::new();
-        let of = |mix: Mix, calls: u64, verify: Verify| {
-            let stream = Stream { limit_calls: calls, ..Stream::sequential(mix, vec![target(0, 64)], BLOCK) };
-            made(&plan(&scratch, 1, 64, vec![(stream, Thread { verify: Some(verify), ..engine(name, depth) })]))
+        let of = |mix: Mix, calls: u64, checks: Checks| {
+            let sequential = Stream::sequential(mix, vec![target(0, 64)], BLOCK);
+            let stream = Stream { limit_calls: calls, checks: Some(checks.into()), ..sequential };
+            let thread = Thread { verify: Some(Verify::default()), ..engine(name, depth) };
+            made(&plan(&scratch, 1, 64, vec![(stream, thread)]))
         };
-        let written = of(Mix::Write, 9, Verify::default());
+        let written = of(Mix::Write, 9, Checks::default());
         let state = written.threads[0].state.clone();
         let WriteState { depth: kept, writes, last } = &state;
         assert_eq!((*kept, *writes, last[&0].len()), (depth, 9, depth as usize), "{name}");
-        let verify = Verify { reads: true, state: Some(Arc::new(state)), ..Verify::default() };
-        let outcome = of(Mix::Read, 64, verify);
+        let checks = Checks { reads: true, state: Some(Arc::new(state)), ..Checks::default() };
+        let outcome = of(Mix::Read, 64, checks);
         assert_eq!((outcome.counts.reads, outcome.threads[0].nr_errors), (9, 0), "{name}");
     }
 }
@@ -452,9 +473,9 @@ fn written_blocks_are_trimmed_before_they_are_checked() {
     for (percent, zero, expected) in [(100, true, (16, 16, 16)), (100, false, (0, 16, 16)), (0, true, (16, 16, 0))] {
         let scratch = Scratch::new();
         let trims = Some(Trims { percent, backlog: (4, 0), zero });
-        let verify = Verify { after_writes: true, trims, ..Verify::default() };
-        let write = Stream::sequential(Mix::Write, vec![target(0, 16)], BLOCK);
-        let thread = Thread { verify: Some(verify), ..engine("psync", 1) };
+        let checks = Some(Checks { trims, ..AFTER }.into());
+        let write = Stream { checks, ..Stream::sequential(Mix::Write, vec![target(0, 16)], BLOCK) };
+        let thread = Thread { verify: Some(Verify::default()), ..engine("psync", 1) };
         let outcome = made(&plan(&scratch, 1, 16, vec![(write, thread)]));
         let counts = &outcome.counts;
         assert_eq!((counts.reads, counts.writes, counts.trims), expected, "{percent} {zero}");

@@ -26,13 +26,13 @@ use iowhy_stack::event::Op;
 use iowhy_stack::job::ThreadSpec;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::units::Nanos;
-use iowhy_stack::workload::{Call, FileIoGenerator, Next, StreamGenerator, Target};
+use iowhy_stack::workload::{Call, FileIoGenerator, Next, ReadBack, StreamGenerator, TRIMMED, Target};
 use rustix::thread::{UnshareFlags, set_current_timer_slack, unshare_unsafe};
 
 use super::buffers::Buffers;
 use super::control::{Control, Flow};
 use super::meter::{Meter, Published, Times};
-use super::source::{Checked, Shared, Source, TRIMMED};
+use super::source::{Checked, Shared, Source};
 use super::task::{difference, place, thread_id, usage};
 use crate::clock::Clock;
 use crate::engine::{Completion, Engine, Io, Open, OpenFile, Setup, Submit};
@@ -57,6 +57,8 @@ const MAX_TRIES: u32 = 100_000;
 /// The source of the thread's calls.
 pub(crate) enum Calls<'a> {
     Stream(Box<StreamGenerator>),
+    /// What it has written is read again.
+    Checked(Box<StreamGenerator>, Box<ReadBack>),
     Shared(&'a Mutex<FileIoGenerator>),
 }
 
@@ -177,20 +179,16 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
     worker.control.begin(worker.number);
     if let (Some(flow), Some(terms)) = (worker.control.flow_of(worker.number), worker.thread.terms.flow) {
         let until = match &worker.calls {
-            Calls::Stream(stream) => stream.max_time(0),
+            Calls::Stream(stream) | Calls::Checked(stream, _) => stream.max_time(0),
             Calls::Shared(_) => Nanos::ZERO,
         };
         let until = if until == Nanos::ZERO { Nanos(u64::MAX) } else { now + until };
         state.turns = Some(Turns { flow, terms, own: 0, has: false, until });
     }
-    let kept = |verify: &&plan::Verify| {
-        let reads_again = verify.after_writes || verify.dry || verify.backlog.0 > 0 || verify.trims.is_some();
-        reads_again || verify.state.is_some()
-    };
-    match (&mut worker.calls, worker.thread.verify.as_ref().filter(kept)) {
-        (Calls::Stream(stream), None) => state.run(&mut engine, stream.as_mut()),
-        (Calls::Stream(stream), Some(verify)) => state.run(&mut engine, &mut Checked::new(stream.as_mut(), verify)),
-        (Calls::Shared(generator), _) => state.run(&mut engine, &mut Shared { generator, thread: worker.number }),
+    match &mut worker.calls {
+        Calls::Stream(stream) => state.run(&mut engine, stream.as_mut()),
+        Calls::Checked(calls, back) => state.run(&mut engine, &mut Checked { calls, back }),
+        Calls::Shared(generator) => state.run(&mut engine, &mut Shared { generator, thread: worker.number }),
     }
     let end = clock.now();
     let used = difference(&usage(), &state.meter.warm.unwrap_or(before));

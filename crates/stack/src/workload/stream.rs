@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use super::draw::{Distribution, Permutation, Places};
 use super::walk::{self, Directions, Walk, Walker};
-use super::{Call, Generator, Next, WOKEN};
+use super::{Call, Checks, Generator, Next, WOKEN};
 use crate::event::Op;
 use crate::rng::Rng;
 use crate::units::Nanos;
@@ -245,6 +245,9 @@ pub struct Stream {
     /// the limits only the time counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub walk: Option<Box<Walk>>,
+    /// What was written is read again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checks: Option<Box<Checks>>,
 }
 
 impl Scripted {
@@ -283,6 +286,7 @@ impl Stream {
             seed: 0,
             script: None,
             walk: None,
+            checks: None,
         }
     }
 
