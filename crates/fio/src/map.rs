@@ -36,7 +36,7 @@ use crate::options::{Engine as FioEngine, Value};
 use crate::value::{self, Amount, CacheState, ModeSuffix, ServiceKind};
 use crate::{FioFile, FioJob};
 use iowhy_text::diagnose::{Problem, Problems};
-use walks::walks;
+use walks::{checks, walks};
 
 /// Where the jobs are to run, as far as names of files and their sizes go.
 pub trait Ground {
@@ -763,29 +763,6 @@ fn syncs(job: &FioJob, stream: &mut Stream) {
     };
     stream.end_sync = (job.end_fsync || job.fsync_on_close).then_some(Op::Fsync);
     stream.fio_syncs = true;
-}
-
-/// What a job reads again (`verify`).
-fn checks(job: &FioJob) -> Option<Checks> {
-    if job.word("verify") == "0" && (job.given("verify_pattern").is_none() || job.given("verify").is_some()) {
-        return None;
-    }
-    let both = |first, second| (job.number(first), job.number(second));
-    let trims = job.number("trim_backlog") > 0 && job.number("trim_percentage") > 0;
-    Some(Checks {
-        after_writes: job.mode.write && job.given("do_verify") != Some(Value::Switch(false)),
-        reads: job.mode.read && !job.mode.write,
-        backlog: if job.mode.write { both("verify_backlog", "verify_backlog_batch") } else { (0, 0) },
-        trims: (job.mode.write && trims).then(|| Trims {
-            percent: u32::try_from(job.number("trim_percentage")).unwrap_or(100),
-            backlog: both("trim_backlog", "trim_backlog_batch"),
-            zero: job.given("trim_verify_zero") != Some(Value::Switch(false)),
-        }),
-        dry: job.mode.write && job.on("verify_only"),
-        as_written: job.mode.random && job.random_map,
-        drops: invalidates(job),
-        state: None,
-    })
 }
 
 fn engine(job: &FioJob) -> Engine {

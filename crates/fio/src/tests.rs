@@ -291,12 +291,12 @@ fn options_of_an_engine_end_with_it() {
 #[test]
 fn what_is_not_modelled_is_named_once() {
     let (_, warnings) = accepted(
-        "[global]\nsize=64k\nverify=crc32c\nmem=shm\n[a]\nverify=md5\nnice=5\n[b]\nverify=md5\nverify_fatal=0\n",
+        "[global]\nsize=64k\nflow_sleep=1\nmem=shm\n[a]\nflow_sleep=2\nnice=5\n[b]\nflow_sleep=2\nverify_async=0\n",
     );
     assert_eq!(
         warnings,
         [
-            "t.fio:3:1: option `verify` is accepted but not modelled: data are not simulated",
+            "t.fio:3:1: option `flow_sleep` is accepted but not modelled: jobs do not wait for one another",
             "t.fio:7:1: option `nice` is accepted but not modelled: jobs have equal priority",
         ]
     );

@@ -1,8 +1,8 @@
 //! Workloads: which call each thread makes next. The same generators feed the simulator and the live engines.
 //!
 //! Two generators exist: sysbench's file test, whose threads share counters and positions (`fileio`), and a stream of
-//! calls that belongs to one thread, in fio's terms (`stream`), from which fio, dd, aio-stress and the rest are made. What
-//! a thread of the latter has written it may read again (`checked`).
+//! calls that belongs to one thread, in fio's terms (`stream`), from which fio, dd, aio-stress and the rest are made.
+//! Threads of the latter may read their written data again (`checked`).
 
 mod checked;
 mod draw;

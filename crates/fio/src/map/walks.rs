@@ -120,6 +120,29 @@ pub(super) fn walks(job: &FioJob) -> bool {
         || given.iter().any(|name| job.given(name).is_some())
 }
 
+/// Reads of written data (`verify`).
+pub(super) fn checks(job: &FioJob) -> Option<Checks> {
+    if job.word("verify") == "0" && (job.given("verify_pattern").is_none() || job.given("verify").is_some()) {
+        return None;
+    }
+    let both = |first, second| (job.number(first), job.number(second));
+    let trims = job.number("trim_backlog") > 0 && job.number("trim_percentage") > 0;
+    Some(Checks {
+        after_writes: job.mode.write && job.given("do_verify") != Some(Value::Switch(false)),
+        reads: job.mode.read && !job.mode.write,
+        backlog: if job.mode.write { both("verify_backlog", "verify_backlog_batch") } else { (0, 0) },
+        trims: (job.mode.write && trims).then(|| Trims {
+            percent: u32::try_from(job.number("trim_percentage")).unwrap_or(100),
+            backlog: both("trim_backlog", "trim_backlog_batch"),
+            zero: job.given("trim_verify_zero") != Some(Value::Switch(false)),
+        }),
+        dry: job.mode.write && job.on("verify_only"),
+        as_written: job.mode.random && job.random_map,
+        drops: invalidates(job),
+        state: None,
+    })
+}
+
 pub(super) fn strided(job: &FioJob) -> bool {
     job.number("zonesize") > 0 && job.word("zonemode") != "zbd"
 }

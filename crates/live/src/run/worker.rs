@@ -57,7 +57,7 @@ const MAX_TRIES: u32 = 100_000;
 /// The source of the thread's calls.
 pub(crate) enum Calls<'a> {
     Stream(Box<StreamGenerator>),
-    /// What it has written is read again.
+    /// Written data are read again.
     Checked(Box<StreamGenerator>, Box<ReadBack>),
     Shared(&'a Mutex<FileIoGenerator>),
 }

@@ -23,7 +23,7 @@ use crate::event::Op;
 use crate::rng::Rng;
 use crate::units::Nanos;
 
-/// What a thread reads again.
+/// Reads of a thread's own data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Checks {
     /// After each pass, everything that it wrote in it.
@@ -137,7 +137,7 @@ impl WriteMap {
 /// The generation of a block that has been trimmed.
 pub const TRIMMED: u64 = u64::MAX;
 
-/// What a thread's own generator answers.
+/// The answer of a thread's own generator.
 #[derive(Copy, Clone, Debug)]
 pub struct Drawn {
     pub next: Next,

@@ -245,7 +245,7 @@ pub struct Stream {
     /// the limits only the time counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub walk: Option<Box<Walk>>,
-    /// What was written is read again.
+    /// Written data are read again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checks: Option<Box<Checks>>,
 }
