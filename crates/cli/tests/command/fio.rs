@@ -244,6 +244,8 @@ fn small(job: &str) -> String {
             ("ramp_time", _) => "100ms",
             ("rate_iops", "60" | "150") => "1000",
             ("rate_iops", _) => "20000",
+            // fio 3.33 sleeps for hours once its spin took longer than the whole pause.
+            ("thinktime", _) if job.contains("thinktime_spin") => "50ms",
             ("thinktime", _) => "200",
             ("thinktime_spin", _) => "50",
             (_, value) => value,
