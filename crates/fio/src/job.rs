@@ -362,6 +362,11 @@ impl FioJob {
         !alone || self.word("io_submit_mode") == "offload"
     }
 
+    /// Whether written data are checked: a pattern alone asks for it as well.
+    pub(crate) fn verifies(&self) -> bool {
+        self.word("verify") != "0" || self.given("verify").is_none() && self.given("verify_pattern").is_some()
+    }
+
     pub(crate) fn on(&self, name: &str) -> bool {
         self.given(name) == Some(Value::Switch(true))
     }

@@ -428,8 +428,8 @@ impl Mapping<'_> {
             self.problems.push(problem.help("verify_offset=40"));
         }
         let name = match job.word("verify") {
-            "0" if pattern.is_some() && job.given("verify").is_none() => "pattern_hdr",
-            "0" => return None,
+            _ if !job.verifies() => return None,
+            "0" => "pattern_hdr",
             name => name,
         };
         let sum = Sum::ALL.iter().find(|entry| entry.0 == name).map_or(Sum::Null, |entry| entry.1);

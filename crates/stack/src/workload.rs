@@ -11,7 +11,7 @@ mod stream;
 mod walk;
 
 pub(crate) use checked::ReadingBack;
-pub use checked::{Checks, Drawn, ReadBack, TRIMMED, Trims, WriteState};
+pub use checked::{Checks, ReadBack, TRIMMED, Trims, WriteState};
 pub use draw::{Distribution, MAX_ZONES};
 pub use fileio::{Dialect, FileIo, FileIoGenerator, Mode, PositionSource};
 pub use stream::{

@@ -95,7 +95,7 @@ fn cell(name: &str, differs: Option<String>) -> (String, bool) {
     (differs.as_ref().map_or(name.to_owned(), |what| format!("{name} ({what})")), differs.is_none())
 }
 
-/// What is lost by rates in print.
+/// Loss by rates in print.
 const ROUNDING: f64 = 1e-3;
 
 /// What differs between a run on this kernel and the same job in the simulator.

@@ -122,7 +122,7 @@ pub(super) fn walks(job: &FioJob) -> bool {
 
 /// Reads of written data (`verify`).
 pub(super) fn checks(job: &FioJob) -> Option<Checks> {
-    if job.word("verify") == "0" && (job.given("verify_pattern").is_none() || job.given("verify").is_some()) {
+    if !job.verifies() {
         return None;
     }
     let both = |first, second| (job.number(first), job.number(second));

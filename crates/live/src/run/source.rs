@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use iowhy_stack::units::Nanos;
-use iowhy_stack::workload::{Call, Drawn, FileIoGenerator, Generator, Next, ReadBack, StreamGenerator};
+use iowhy_stack::workload::{Call, FileIoGenerator, Generator, Next, ReadBack, StreamGenerator};
 
 /// Hands out the calls of one thread.
 pub(crate) trait Source {
@@ -24,8 +24,7 @@ pub(crate) trait Source {
     /// A call has written that many bytes of a generation.
     fn wrote(&mut self, _call: &Call, _len_bytes: u32, _generation: u64) {}
 
-    /// Whether a read is made to be checked, and which generation must be there if that is known: [`TRIMMED`] for
-    /// zeroes.
+    /// Whether a read is made to be checked, as [`ReadBack::asked`].
     fn asked(&mut self, _call: &Call) -> Option<Option<u64>> {
         None
     }
@@ -72,12 +71,7 @@ impl Source for Checked<'_> {
     const SLOW: bool = true;
 
     fn next(&mut self, now: Nanos) -> Next {
-        let calls = &mut *self.calls;
-        self.back.next(now, |now| Drawn {
-            next: Generator::next(calls, 0, now),
-            pass: calls.pass(0),
-            late: calls.late(0, now),
-        })
+        self.back.next(self.calls, 0, now)
     }
 
     fn completed(&mut self, call: &Call, now: Nanos) {
