@@ -357,6 +357,13 @@ impl Prepared {
     }
 }
 
+/// Bytes of events that may be kept where memory is limited to `limit` bytes. Records, their sorting and the columns that
+/// are written take 16 bytes for each byte of a recording up to 5 MiB, 64 MiB and 6 for each byte of a longer one (the
+/// most that a control group used, recordings of 0.8 to 75 MB); about a quarter of the limit stays free.
+fn room(limit: u64) -> u64 {
+    (limit / 24).max(limit.saturating_sub(80 << 20) / 8)
+}
+
 impl Capture {
     /// Begins. Leftovers of earlier runs are removed first.
     ///
@@ -381,9 +388,6 @@ impl Capture {
         let opens = (ask.level >= Level::Layers).then(Opens::start).and_then(|opens| {
             opens.map_err(|error| missing.push(format!("telling who opens which file ({error})"))).ok()
         });
-        // Records, their sorting and what they are written from take several times as much as the events, and 40 MiB
-        // whatever there is to write.
-        let room = |bytes: u64| (bytes.saturating_sub(40 << 20) / 8).max(1 << 20);
         let allowed = machine::memory_limit().map_or(u64::MAX, room);
         let prepared = Prepared { tracefs, guard, tasks, devices, shapes, missing, event_ps };
         let reader =

@@ -212,7 +212,7 @@ fn the_recorder_stays_within_the_memory_of_its_control_group() {
         return;
     }
     let Some(group) = Memory::limited(96 << 20) else {
-        not_decided("recorder in 64 MiB: no control groups of memory, version 1");
+        not_decided("recorder in 96 MiB: no control groups of memory, version 1");
         return;
     };
     let scratch = Scratch::new("memory");
