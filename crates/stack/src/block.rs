@@ -581,6 +581,8 @@ impl BlockQueue {
             return Taken::Joined;
         }
         let was_empty = self.is_empty();
+        // As a request it may continue another one: the one it was to join was too large, or came while it waited.
+        let mut may_unite = !merges;
         if merges && !was_empty && !bio.flush && self.rules.merging != Merging::Never {
             let offered = self.elevator(now, rec, |e, ctx| e.merge(ctx, &bio)).filter(|(rq, _)| self.may_join(*rq));
             if let Some((rq, kind)) = offered {
@@ -596,6 +598,7 @@ impl BlockQueue {
                     }
                     return Taken::Joined;
                 }
+                may_unite = true;
                 self.requests[rq].no_merge = true;
                 if self.last_merge == Some(rq) {
                     self.last_merge = None;
@@ -608,7 +611,7 @@ impl BlockQueue {
         }
         taken(rec);
         if self.multi {
-            self.queue_multi(bio, plug, now, rec);
+            self.queue_multi(bio, plug, may_unite, now, rec);
             return Taken::New;
         }
         if was_empty && let Plugging::Queue { delay, .. } = self.plugging {
@@ -638,7 +641,14 @@ impl BlockQueue {
 
     /// Takes a bio into a request of blk-mq and sends that on.
     #[inline(always)]
-    fn queue_multi(&mut self, bio: Bio, plug: Option<&mut PlugList>, now: Nanos, rec: &mut Recorder<'_>) {
+    fn queue_multi(
+        &mut self,
+        bio: Bio,
+        plug: Option<&mut PlugList>,
+        may_unite: bool,
+        now: Nanos,
+        rec: &mut Recorder<'_>,
+    ) {
         let rq = self.allocate(bio, now, rec);
         if bio.flush && self.rules.flushes == Flushes::Sequenced {
             self.begin_flush(rq, now, rec);
@@ -646,7 +656,11 @@ impl BlockQueue {
         } else if let Some(list) = plug {
             self.add_to_plug(rq, list, now, rec);
         } else if self.quirks.schedules || (self.tags.is_busy() && (self.tags.nr_hw_queues() == 1 || !bio.sync)) {
-            self.insert_or_hold(rq, now, rec);
+            if may_unite || (self.rules.late_insertion && self.quirks.schedules) {
+                self.insert_or_hold(rq, now, rec);
+            } else {
+                self.insert(rq, now, rec);
+            }
             if self.rules.worker_runs {
                 self.run_by_worker(now);
             } else {
@@ -659,28 +673,26 @@ impl BlockQueue {
 
     /// Has the kernel's worker thread run the queue; it is called once until it has.
     fn run_by_worker(&mut self, now: Nanos) {
-        if self.worker_at.is_none_or(|at| at < now) {
+        if self.worker_at.is_none() {
             let at = now + self.limits.kblockd;
             self.worker_at = Some(at);
             self.wakeups.push((at, Wakeup::Run));
         }
     }
 
-    /// Gives a request to the scheduler, or holds it until that is asked for one.
+    /// Gives a request to the elevator, or holds it until that is asked for one.
     fn insert_or_hold(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
         if self.rules.late_insertion && self.quirks.schedules {
             self.held.push(id);
         } else {
-            self.insert(id, now, rec);
+            self.insert_or_unite(id, now, rec);
         }
     }
 
     /// Requests that were held enter the scheduler, and are united with those that they continue.
     fn insert_held(&mut self, now: Nanos, rec: &mut Recorder<'_>) {
         for id in std::mem::take(&mut self.held) {
-            if self.waiting == 0 || !self.unite_with_waiting(id, now, rec) {
-                self.insert(id, now, rec);
-            }
+            self.insert_or_unite(id, now, rec);
         }
     }
 
@@ -759,9 +771,7 @@ impl BlockQueue {
     /// A request has been joined.
     #[inline(always)]
     fn note_merge(&mut self, rq: RqId) {
-        if self.rules.merging == Merging::OneHit {
-            self.last_merge = Some(rq);
-        }
+        self.last_merge = Some(rq);
     }
 
     fn size_allows(&self, rq: RqId, more_sectors: u32) -> bool {
@@ -793,24 +803,30 @@ impl BlockQueue {
 
     /// After a bio has closed the gap between two requests, makes them one.
     fn unite_neighbour(&mut self, id: RqId, kind: MergeKind, now: Nanos, rec: &mut Recorder<'_>) {
-        let Some(other) = self.elevator(now, rec, |e, ctx| e.neighbour(ctx, id, kind)) else { return };
-        let (front, back) = if kind == MergeKind::Back { (id, other) } else { (other, id) };
+        if let Some(other) = self.elevator(now, rec, |e, ctx| e.neighbour(ctx, id, kind)) {
+            let (front, back) = if kind == MergeKind::Back { (id, other) } else { (other, id) };
+            self.unite(front, back, now, rec);
+        }
+    }
+
+    /// Makes two waiting requests one, if the second continues the first.
+    fn unite(&mut self, front: RqId, back: RqId, now: Nanos, rec: &mut Recorder<'_>) -> bool {
         let (a, b) = (self.requests[front], self.requests[back]);
         let fits = a.end() == b.sector
             && a.dir == b.dir
             && a.class == b.class
             && !(a.started || b.started || a.flush || b.flush || a.no_merge || b.no_merge)
             && self.size_allows(front, b.nr_sectors);
-        if !fits {
-            return;
+        if fits {
+            self.append(front, back);
+            self.elevator(now, rec, |e, ctx| e.merged_requests(ctx, front, back));
+            self.note_merge(front);
+            self.waiting -= 1;
+            rec.event(now, a.call, What::MergeRequests { rq: front, gone: back });
+            self.note_freed(back, now);
+            self.requests.release(back);
         }
-        self.append(front, back);
-        self.elevator(now, rec, |e, ctx| e.merged_requests(ctx, front, back));
-        self.note_merge(front);
-        self.waiting -= 1;
-        rec.event(now, a.call, What::MergeRequests { rq: front, gone: back });
-        self.note_freed(back, now);
-        self.requests.release(back);
+        fits
     }
 
     /// The throttle, if it is there and for bios of this kind.
@@ -906,7 +922,8 @@ impl BlockQueue {
         rec.event(now, rq.call, What::Insert { rq: id });
         self.extra[id.0 as usize].elevated = true;
         self.elevator(now, rec, |e, ctx| e.add(ctx, id));
-        if self.rules.merging == Merging::OneHit && self.last_merge.is_none() && !self.requests[id].flush {
+        let mergeable = !self.requests[id].flush && !self.requests[id].no_merge;
+        if self.last_merge.is_none() && mergeable {
             self.last_merge = Some(id);
         }
         self.waiting += 1;
@@ -915,27 +932,34 @@ impl BlockQueue {
     /// Gives a request from a plug list to the elevator, or unites it with one that it continues.
     #[inline]
     fn insert_or_unite(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
-        if self.multi && self.rules.late_insertion {
-            return self.insert_or_hold(id, now, rec);
-        }
-        if self.is_empty() || !self.unite_with_waiting(id, now, rec) {
+        if self.waiting == 0 || !self.unite_with_waiting(id, now, rec) {
             self.insert(id, now, rec);
         }
     }
 
-    /// Unites a request from a plug list with one that it continues, if there is one.
+    /// The waiting request that `id` continues.
+    fn continued(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) -> Option<RqId> {
+        let Request { sector, nr_sectors, first, .. } = self.requests[id];
+        // A bio without sectors continues nothing at its end, where nobody looks; a request does not continue itself.
+        let nr_sectors = if self.last_merge == Some(id) { nr_sectors } else { 0 };
+        let as_bio = Bio { sector, nr_sectors, ..self.bios[first] };
+        match self.elevator(now, rec, |e, ctx| e.merge(ctx, &as_bio)) {
+            Some((found, MergeKind::Back)) if self.may_join(found) => Some(found),
+            _ => None,
+        }
+    }
+
+    /// Unites a request from a plug list with one that it continues, if there is one. With blk-mq one that was found by
+    /// its end, and not as the last merged, is united with those that it continues in turn (`elv_attempt_insert_merge`,
+    /// which legacy queues have from 3.8 on).
     fn unite_with_waiting(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) -> bool {
         let request = self.requests[id];
         if !self.quirks.merges_on_insert || self.rules.merging == Merging::Never || request.no_merge {
             return false;
         }
-        let as_bio = Bio { sector: request.sector, nr_sectors: request.nr_sectors, ..self.bios[request.first] };
-        let found = self.elevator(now, rec, |e, ctx| e.merge(ctx, &as_bio));
-        let Some((kept, MergeKind::Back)) =
-            found.filter(|(kept, _)| self.may_join(*kept) && self.size_allows(*kept, request.nr_sectors))
-        else {
-            return false;
-        };
+        let found = self.continued(id, now, rec).filter(|kept| self.size_allows(*kept, request.nr_sectors));
+        let Some(mut kept) = found else { return false };
+        let by_end = self.last_merge != Some(kept);
         rec.event(now, request.call, What::Insert { rq: id });
         self.append(kept, id);
         let call = self.requests[kept].call;
@@ -944,6 +968,13 @@ impl BlockQueue {
         rec.event(now, call, What::MergeRequests { rq: kept, gone: id });
         self.note_freed(id, now);
         self.requests.release(id);
+        if self.multi && by_end {
+            while let Some(front) = self.continued(kept, now, rec)
+                && self.unite(front, kept, now, rec)
+            {
+                kept = front;
+            }
+        }
         true
     }
 
@@ -1039,14 +1070,14 @@ impl BlockQueue {
         rec.event(now, self.requests[list[0]].call, What::Unplug { cause, nr_requests });
         if let [rq] = list[..] {
             list.clear();
-            return self.insert_or_unite(rq, now, rec);
+            return self.insert_or_hold(rq, now, rec);
         }
         if let Plugging::Task { order: PlugOrder::Sector, .. } = self.plugging {
             let requests = &self.requests;
             list.sort_by_key(|&rq| requests[rq].sector);
         }
         for rq in list.drain(..) {
-            self.insert_or_unite(rq, now, rec);
+            self.insert_or_hold(rq, now, rec);
         }
     }
 
@@ -1347,7 +1378,10 @@ impl BlockQueue {
                     }
                 }
             }
-            Wakeup::Run => self.run(now, rec),
+            Wakeup::Run => {
+                self.worker_at = self.worker_at.filter(|at| *at > now);
+                self.run(now, rec);
+            }
             Wakeup::Retry => {
                 if self.retry_at == Some(now) {
                     self.run(now, rec);

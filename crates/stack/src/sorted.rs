@@ -432,13 +432,14 @@ impl MergeHints {
     pub fn added(&mut self, requests: &Requests, rq: RqId) {
         if mergeable(&requests[rq]) {
             self.hash.insert(rq, requests[rq].end().0);
-            self.last = self.last.or(Some(rq));
+            // One that refused a merge has left the cache at once.
+            self.last = self.last.filter(|last| !requests[*last].no_merge).or(Some(rq));
         }
     }
 
     /// The request that the two look-ups find, in their order.
     #[inline]
-    pub fn find(&mut self, requests: &Requests, bio: &Bio) -> Option<(RqId, MergeKind)> {
+    pub fn find(&self, requests: &Requests, bio: &Bio) -> Option<(RqId, MergeKind)> {
         match self.last(requests, bio) {
             Some(found) => Some(found),
             None => self.back(requests, bio).map(|rq| (rq, MergeKind::Back)),
@@ -451,6 +452,16 @@ impl MergeHints {
         self.hash.remove(rq);
         self.hash.insert(rq, requests[rq].end().0);
         self.last = Some(rq);
+    }
+
+    /// `rq` has grown at this end. Kernels with one hash for all elevators (2.6.19 on) move it there only if its end has
+    /// moved, so that of requests with one end it stays behind those that are newer (`elv_merged_request`).
+    #[inline]
+    pub fn grown(&mut self, requests: &Requests, rq: RqId, kind: MergeKind) {
+        match kind {
+            MergeKind::Back => self.merged(requests, rq),
+            MergeKind::Front => self.last = Some(rq),
+        }
     }
 
     /// `rq` is waiting no more.
@@ -467,19 +478,10 @@ impl MergeHints {
         self.last = None;
     }
 
-    /// Remembers `rq` for the next bio.
-    pub fn remember(&mut self, rq: RqId) {
-        self.last = Some(rq);
-    }
-
-    /// The request last merged into, if `bio` joins it as well. A request that refused a merge is forgotten here.
+    /// The request last merged into, if `bio` joins it as well.
     #[inline]
-    pub fn last(&mut self, requests: &Requests, bio: &Bio) -> Option<(RqId, MergeKind)> {
+    pub fn last(&self, requests: &Requests, bio: &Bio) -> Option<(RqId, MergeKind)> {
         let rq = self.last?;
-        if requests[rq].no_merge {
-            self.last = None;
-            return None;
-        }
         joins(&requests[rq], bio).map(|kind| (rq, kind))
     }
 

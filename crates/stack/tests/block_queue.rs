@@ -707,6 +707,23 @@ fn sectors(given: &Given) -> Vec<u64> {
     given.borrow().iter().map(|(_, command)| command.sector.0).collect()
 }
 
+/// A queue of an mq-deadline whose device has eight requests already.
+fn busy() -> (Driver, Given) {
+    let (mut driver, given) = noted(QueueRules::MULTI_6_11, "mq-deadline", "task-6.13", (8, 1));
+    for sector in (0..8).map(|nr| 9000 * (10 - nr)) {
+        driver.submit(Read, sector, 8);
+    }
+    (driver, given)
+}
+
+/// First sector and length of the commands behind those eight, by sector.
+fn waited(given: &Given) -> Vec<(u64, u32)> {
+    let of = |(_, command): &(Nanos, Command)| (command.sector.0, command.nr_sectors);
+    let mut waited: Vec<(u64, u32)> = given.borrow().iter().skip(8).map(of).collect();
+    waited.sort_unstable();
+    waited
+}
+
 #[test]
 fn a_plug_list_leaves_in_the_order_of_its_kernel() {
     let came = [500, 100, 900, 300];
@@ -755,6 +772,40 @@ fn plugged_requests_are_united_with_waiting_ones_that_they_continue() {
         driver.drain();
         assert_eq!((given.borrow().len(), driver.finished.len()), (commands, 4), "{elevator}");
     }
+}
+
+/// As the kernel's own code does it (`cargo xtask oracle`).
+#[test]
+fn a_request_found_by_its_end_is_united_with_those_that_it_continues_in_turn() {
+    // The request that the cache of the last one holds is not found by its end.
+    for (last, expected) in [(Some(7000), [(992, 24), (7000, 8)].as_slice()), (None, &[(992, 8), (1000, 16)])] {
+        let (mut driver, given) = busy();
+        if let Some(sector) = last {
+            driver.submit(Read, sector, 8);
+        }
+        let mut lists = [1000, 992, 1008].map(|sector| {
+            let mut list = PlugList::new();
+            driver.submit_to(&mut list, Read, sector, 8);
+            list
+        });
+        for list in &mut lists {
+            driver.with(|queue, now, rec| queue.flush_plug(now, list, UnplugCause::Finish, rec));
+        }
+        driver.drain();
+        assert_eq!(driver.finished.len(), 11 + usize::from(last.is_some()));
+        assert_eq!(waited(&given), expected, "{last:?}");
+    }
+}
+
+#[test]
+fn a_bio_that_is_refused_for_its_size_may_continue_another_request() {
+    let (mut driver, given) = busy();
+    // 1024 sectors are the most. The last request joined is tried first, at either end.
+    for (sector, nr_sectors) in [(1000, 8), (1016, 1000), (2016, 24), (1008, 8)] {
+        driver.submit(Read, sector, nr_sectors);
+    }
+    driver.drain();
+    assert_eq!(waited(&given), [(1000, 16), (1016, 1024)]);
 }
 
 /// `nomerges`: a bio joins only the request that was last joined, or came first; or none.

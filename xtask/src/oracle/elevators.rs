@@ -1,13 +1,15 @@
 //! Elevators behind a queue: the model's queue with a device that the case controls, against the kernel's merging
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use iowhy_stack::block::rules::{Budget, Flushes, Merging, QueueRules};
 use iowhy_stack::block::{BlockQueue, PlugList, QueueLimits, Submitted, Wakeup};
 use iowhy_stack::device::{Command, Completion, Device, DeviceStats};
 use iowhy_stack::elevator::{ELEVATORS, Elevator};
-use iowhy_stack::event::{CallId, Content, Dir, UnplugCause};
+use iowhy_stack::event::{CallId, Content, Dir, Event, EventSink, UnplugCause, What};
 use iowhy_stack::kernel::Stack;
 use iowhy_stack::record::Recorder;
 use iowhy_stack::request::{Bio, BioId, IoClass, IoContext};
@@ -303,7 +305,10 @@ fn model(stack: &Stack, case: &Case, name: &str, tunables: &[Tunable]) -> Vec<St
     let plugging = (stack.plug.entry.build)(&stack.plug.options);
     let mut list = PlugList::new();
     let queue = BlockQueue::new(limits, elevator(stack, case, name, tunables), Box::new(device.clone()), plugging);
-    let (mut queue, mut rec) = (queue.with_rules(rules), Recorder::new(None));
+    // Requests that were united give a tag back while another takes one.
+    let united = Rc::new(Cell::new(0));
+    let mut sink = United(united.clone());
+    let (mut queue, mut rec) = (queue.with_rules(rules), Recorder::new(Some(&mut sink)));
     let mut now = Nanos(1_000_000_000 / u64::from(HZ));
     let mut answers = Vec::with_capacity(case.steps.len());
     let mut timers: Vec<Nanos> = Vec::new();
@@ -312,11 +317,12 @@ fn model(stack: &Stack, case: &Case, name: &str, tunables: &[Tunable]) -> Vec<St
         match step.op {
             'b' | 'p' => {
                 let bio = bio(step, now);
+                united.set(0);
                 let before = queue.tags().0;
                 let plug = (step.op == 'p').then_some(&mut list);
                 answer = match queue.submit(now, bio, plug, &mut rec) {
                     Submitted::NoRequest(_) => "x",
-                    Submitted::Queued if queue.tags().0 > before => "n",
+                    Submitted::Queued if queue.tags().0 + united.get() > before => "n",
                     Submitted::Queued => "j",
                 }
                 .to_owned();
@@ -338,16 +344,43 @@ fn model(stack: &Stack, case: &Case, name: &str, tunables: &[Tunable]) -> Vec<St
                 while let Some(at) = timers.iter().copied().filter(|at| *at <= until).min() {
                     timers.retain(|other| *other != at);
                     queue.wake(at, Wakeup::Elevator, &mut rec);
-                    queue.wakeups(|at, wakeup| timers.extend((wakeup == Wakeup::Elevator).then_some(at)));
+                    while asks(&mut queue, &mut timers) {
+                        queue.wake(at, Wakeup::Run, &mut rec);
+                    }
                 }
                 now = until;
             }
         }
-        queue.wakeups(|at, wakeup| timers.extend((wakeup == Wakeup::Elevator).then_some(at)));
+        // The shim's worker runs the queue at once.
+        while asks(&mut queue, &mut timers) {
+            queue.wake(now, Wakeup::Run, &mut rec);
+        }
         answer += &device.with(|state| std::mem::take(&mut state.issued));
         answers.push(answer);
     }
     answers
+}
+
+/// Counts requests that were united with another.
+struct United(Rc<Cell<u32>>);
+
+impl EventSink for United {
+    fn event(&mut self, event: &Event) {
+        if matches!(event.what, What::MergeRequests { .. }) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+}
+
+/// Takes down when the elevator wants to be woken; whether the worker is to run the queue.
+fn asks(queue: &mut BlockQueue, timers: &mut Vec<Nanos>) -> bool {
+    let mut runs = false;
+    queue.wakeups(|at, wakeup| match wakeup {
+        Wakeup::Elevator => timers.push(at),
+        Wakeup::Run => runs = true,
+        _ => {}
+    });
+    runs
 }
 
 fn bio(step: &Step, now: Nanos) -> Bio {

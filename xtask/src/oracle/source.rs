@@ -23,7 +23,9 @@ set -- "$1" "$2" -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$1/
 folder=$1 wanted=$2
 shift 2
 apt-get "$@" -q update >&2
-name=$(apt-cache "$@" pkgnames "$wanted" | sort -V | tail -n 1)
+# Of linux-source-6.1 and linux-source-6.12 the exact one; of linux-source-7 the newest.
+names=$(apt-cache "$@" pkgnames "$wanted" | sort -V)
+name=$(echo "$names" | grep -Fx "$wanted") || name=$(echo "$names" | tail -n 1)
 [ -n "$name" ] || { echo "the suite has no package $wanted" >&2; exit 1; }
 apt-get "$@" -q download "$name" >&2
 mkdir -p unpacked

@@ -460,8 +460,8 @@ impl Elevator for Bfq {
         found
     }
 
-    fn merged(&mut self, ctx: &mut Ctx<'_>, rq: RqId, _kind: MergeKind) {
-        self.hints.merged(ctx.requests, rq);
+    fn merged(&mut self, ctx: &mut Ctx<'_>, rq: RqId, kind: MergeKind) {
+        self.hints.grown(ctx.requests, rq, kind);
         let now = self.enter(ctx);
         self.moved(ctx.requests, rq, now);
         self.leave_with(ctx);

@@ -190,7 +190,6 @@ impl Deadline {
     }
 
     fn reposition(&mut self, requests: &Requests, rq: RqId) {
-        self.hints.merged(requests, rq);
         if self.data[rq.0 as usize].key != requests[rq].sector.0 {
             let next = self.lane_of(&requests[rq]).next;
             self.tree_remove(requests, rq);
@@ -346,7 +345,10 @@ impl Elevator for Deadline {
         (joins(&ctx.requests[rq], bio) == Some(MergeKind::Front)).then_some((rq, MergeKind::Front))
     }
 
-    fn merged(&mut self, ctx: &mut Ctx<'_>, rq: RqId, _kind: MergeKind) {
+    fn merged(&mut self, ctx: &mut Ctx<'_>, rq: RqId, kind: MergeKind) {
+        // 2.6.6 has a hash of its own, and always moves it there; of the others see the hints.
+        let kind = if self.rules.alias_leaves { MergeKind::Back } else { kind };
+        self.hints.grown(ctx.requests, rq, kind);
         self.reposition(ctx.requests, rq);
     }
 
@@ -368,6 +370,7 @@ impl Elevator for Deadline {
             self.lane_of(request).fifos[request.dir as usize].move_before(kept, gone);
         }
         self.remove(ctx.requests, gone);
+        self.hints.merged(ctx.requests, kept);
         self.reposition(ctx.requests, kept);
     }
 

@@ -268,6 +268,29 @@ mod tests {
         }
     }
 
+    /// As the kernel's own code has it (`cargo xtask oracle`).
+    #[test]
+    fn the_one_hit_cache_is_free_once_its_request_refused_a_bio() {
+        let mut driver = Driver::with("mq-deadline", 250, &[("front_merges", 0)]);
+        // 1024 sectors are the most.
+        for (sector, nr_sectors) in [(5000, 1024), (4992, 8), (4984, 8)] {
+            driver.submit(Read, sector, nr_sectors, 0);
+        }
+        assert_eq!(driver.drain(), [4984, 5000]);
+    }
+
+    /// As the kernel's own code has it, too.
+    #[test]
+    fn a_request_that_grew_at_its_front_is_found_behind_newer_ones_of_its_end() {
+        let mut driver = Driver::new("mq-deadline", 250);
+        for (dir, sector) in [(Read, 900), (Write, 900), (Read, 892), (Read, 100), (Read, 108), (Read, 908)] {
+            driver.submit(dir, sector, 8, 0);
+        }
+        let mut sectors = driver.drain();
+        sectors.sort_unstable();
+        assert_eq!(sectors, [100, 892, 900, 908]);
+    }
+
     #[test]
     fn a_flush_waits_for_what_was_queued_before_it_and_holds_up_nothing() {
         let mut driver = Driver::new("mq-deadline", 250);

@@ -1016,7 +1016,7 @@ impl Elevator for Cfq {
     }
 
     fn merged(&mut self, ctx: &mut Ctx<'_>, rq: RqId, kind: MergeKind) {
-        self.hints.merged(ctx.requests, rq);
+        self.hints.grown(ctx.requests, rq, kind);
         if kind == MergeKind::Front {
             let Data { key, queue, .. } = self.data[rq.0 as usize];
             self.queues[queue].sorted.remove(key, rq);
