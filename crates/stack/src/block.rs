@@ -376,18 +376,23 @@ impl BlockQueue {
         *slot(&mut self.extra, id) = extra;
     }
 
+    /// A request with a place in the throttle no longer needs it.
+    fn give_back_place(&mut self, id: RqId, now: Nanos) {
+        if let Some(wbt) = &mut self.wbt {
+            if std::mem::take(&mut self.extra[id.0 as usize].throttled) {
+                wbt.gave_back(now);
+            }
+            self.freed[Dir::Write as usize] += wbt.take_woken();
+        }
+    }
+
     /// A request is to be freed: one that waits for such a one is to be woken if there is room now.
     #[inline]
     fn note_freed(&mut self, id: RqId, now: Nanos) {
         if self.multi {
             let Extra { hw_queue, tag, .. } = self.extra[id.0 as usize];
             self.freed[Dir::Read as usize] += self.tags.give(hw_queue, tag);
-            if let Some(wbt) = &mut self.wbt {
-                if self.extra[id.0 as usize].throttled {
-                    wbt.gave_back(now);
-                }
-                self.freed[Dir::Write as usize] += wbt.take_woken();
-            }
+            self.give_back_place(id, now);
             return;
         }
         let Request { dir, sync, .. } = self.requests[id];
@@ -1239,6 +1244,8 @@ impl BlockQueue {
             }
         } else {
             self.flush.data_in_flight -= 1;
+            // The throttle hears of the end of the data; the flush after it holds no place.
+            self.give_back_place(id, now);
             self.next_step(id, now, rec);
         }
         self.kick_flush(now);
@@ -1421,7 +1428,10 @@ impl BlockQueue {
         if elevated && self.quirks.minds_completions {
             self.elevator(now, rec, |e, ctx| e.completed(ctx, id));
         }
-        if let Some(wbt) = &mut self.wbt {
+        // Empty flushes are not among the writes that it counts.
+        if let Some(wbt) = &mut self.wbt
+            && nr_sectors > 0
+        {
             wbt.completed(id.0, dir, now.saturating_sub(issued), now);
         }
         self.queued_sectors -= u64::from(nr_sectors);

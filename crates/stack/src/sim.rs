@@ -803,8 +803,8 @@ impl<'p, 's> World<'p, 's> {
             && (self.sched.borrow().task(self.current.get()).sync_write
                 || (content == Content::Journal && self.fs.journal_sync));
         // Nobody follows up on what fsync and the journal write.
-        // The throttle leaves those alone that say more will follow.
-        let passes = content == Content::Journal && self.fs.journal_passes;
+        // The throttle leaves those alone that say more will follow; a flush without data is an fsync's own.
+        let passes = content == Content::Journal && nr_sectors > 0 && self.fs.journal_passes;
         let class = Class { sync: dir == Dir::Read || sync_write, no_idle: sync_write && !passes };
         self.submit_as(class, dir, content, (sector, nr_sectors), flush, done).await;
     }

@@ -1058,6 +1058,28 @@ fn buffered_writes_wait_when_reads_are_slow_and_direct_ones_never() {
     assert_eq!(left, 1);
 }
 
+/// `wbt_should_throttle` counts what an fsync empties the cache with; `rq_qos_done` comes with the end of the data.
+#[test]
+fn flushes_are_throttled_and_give_their_places_back_before_the_flush_behind_the_data() {
+    for (nr_sectors, woken, finished) in [(0, 250, 4), (8, 450, 1)] {
+        let (mut driver, given) = noted(QueueRules::MULTI, "none", "task-5.16", (128, 1));
+        driver.sync = false;
+        for nr in 0..5 {
+            let bio = driver.bio(Write, 100 * nr, nr_sectors, true);
+            let expected = if nr < 4 { Submitted::Queued } else { Submitted::NoRequest(Write) };
+            assert_eq!(driver.with(|queue, now, rec| queue.submit(now, bio, None, rec)), expected, "{nr}");
+        }
+        // A command takes 100 us: a flush and the data of the first, a flush for all, the data of the others, a flush.
+        driver.run_until(Nanos::from_us(woken - 100));
+        assert_eq!(driver.queue.take_freed(Write), 0);
+        driver.run_until(Nanos::from_us(woken));
+        assert_eq!((driver.queue.take_freed(Write), driver.finished.len()), (1, finished), "{nr_sectors}");
+        driver.drain();
+        assert_eq!(driver.finished.len(), 4);
+        assert!(given.borrow().last().is_some_and(|(_, command)| command.flush));
+    }
+}
+
 /// Every order of up to six of eight neighbouring blocks through every elevator: each block goes to the device once,
 /// and elevators that unite neighbours give out whole runs.
 #[test]

@@ -1,8 +1,9 @@
 //! Writeback throttling (blk-wbt): buffered writes wait while reads are slow.
 //!
 //! ```text
-//! throttled   writes except direct ones; limits: the whole depth (synchronous, or a task was stopped for dirty pages
-//!             within the last second), or a quarter of it (background)
+//! throttled   writes except direct ones, and what empties the drive's cache after an fsync; limits: the whole depth
+//!             (synchronous, or a task was stopped for dirty pages within the last second), or a quarter of it
+//!             (background). A write that is flushed after has its place until its data is written
 //! window      100 ms, shorter by the square root of the step; looked at when it is over:
 //!               the fastest of some reads was slower than the target, or one read is out for longer: step + 1
 //!               reads were fine, or there were only writes: step - 1, below 0 too
@@ -105,10 +106,11 @@ impl Wbt {
         wbt
     }
 
-    /// Whether a bio is of the kind that is throttled: direct writes (synchronous, with more to follow) are not.
+    /// Whether a bio is of the kind that is throttled: direct writes (synchronous, with more to follow) are not; what
+    /// empties the drive's cache after an fsync is (`submit_bio_wait` marks it synchronous only).
     #[inline]
     pub(super) fn concerns(bio: &Bio) -> bool {
-        bio.dir == Dir::Write && !bio.flush && (!bio.sync || bio.no_idle)
+        bio.dir == Dir::Write && (!bio.sync || bio.no_idle)
     }
 
     /// Sets the depth from the step. Says at which end it is.
