@@ -107,7 +107,13 @@ fn judged(
         }
         command.arg(ground.program(side, "fio"));
         more(&mut command, &folder.join("artifacts"));
-        found.push(cells(&ground.run(&mut command, if ground.whole { 2400 } else { 120 })?.text));
+        let text = ground.run(&mut command, if ground.whole { 2400 } else { 120 })?.text;
+        let cells = cells(&text);
+        if cells.is_empty() {
+            // A module of Python that is missing, for example.
+            eprintln!("  {name}: no test ran: {}", text.trim_end().lines().last().unwrap_or("no output"));
+        }
+        found.push(cells);
     }
     let ours = &found[Side::Iowhy as usize];
     let passed = found[Side::Peer as usize].iter().filter(|(_, passed)| **passed);
