@@ -89,7 +89,7 @@ const INCIDENTS: &[Entry] = &[
     modelled!("2024-plug-merge-end", plug_merge_end),
     modelled!("2024-plug-per-bio", plug_per_bio),
     modelled!("2025-fuse-ring-poll", fuse_ring_poll),
-    known!("2025-uring-nowait"),
+    modelled!("2025-uring-nowait", uring_nowait),
 ];
 
 /// An incident that is known.

@@ -357,9 +357,9 @@ impl Prepared {
     }
 }
 
-/// Bytes of events that may be kept where memory is limited to `limit` bytes. Records, their sorting and the columns that
-/// are written take 16 bytes for each byte of a recording up to 5 MiB, 64 MiB and 6 for each byte of a longer one (the
-/// most that a control group used, recordings of 0.8 to 75 MB); about a quarter of the limit stays free.
+/// Bytes of events that may be kept where memory is limited to `limit` bytes. Records, their sorting and the columns
+/// that are written take 16 bytes for each byte of a recording up to 5 MiB, 64 MiB and 6 for each byte of a longer one
+/// (the most that a control group used, recordings of 0.8 to 75 MB); about a quarter of the limit stays free.
 fn room(limit: u64) -> u64 {
     (limit / 24).max(limit.saturating_sub(80 << 20) / 8)
 }

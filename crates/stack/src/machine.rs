@@ -10,6 +10,8 @@ use crate::units::Nanos;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     pub nr_cpus: u32,
+    /// Speed of a CPU while the other thread of its core is busy, percent; 100: each CPU is a core.
+    pub smt_pct: u64,
     /// Pages that the page cache may hold.
     pub cache_pages: u64,
     /// Pages of memory (for dirty limits).
@@ -57,10 +59,16 @@ pub const MACHINES: &[&Entry<Build>] =
 
 /// CPUs, memory in MB, kernel's own share of it in MB, then costs in ns: tool, system call, lookup, copy, add, bio,
 /// command, interrupt, switch, fault, page mapped.
-const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 11]) -> [OptionSpec; 20] {
+const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 11]) -> [OptionSpec; 21] {
     const NS: (i64, i64) = (0, 10_000_000);
     [
         OptionSpec::number("cpus", cpus, (1, 256), "processors"),
+        OptionSpec::number(
+            "smt_pct",
+            100,
+            (1, 100),
+            "speed of a processor while the other thread of its core is busy; 100: each is a core",
+        ),
         OptionSpec::number("memory_mb", memory_mb, (16, 1 << 24), "memory"),
         OptionSpec::number("reserved_mb", reserved_mb, (0, 1 << 24), "memory that the page cache cannot have"),
         OptionSpec::number("tool_ns", costs[0], NS, "the program's own work for each call"),
@@ -155,6 +163,7 @@ fn build(options: &Options) -> Machine {
     let memory = options.unsigned("memory_mb");
     Machine {
         nr_cpus: options.unsigned("cpus") as u32,
+        smt_pct: options.unsigned("smt_pct"),
         cache_pages: pages(memory.saturating_sub(options.unsigned("reserved_mb")).max(4)),
         total_pages: pages(memory),
         tool: ns("tool_ns"),

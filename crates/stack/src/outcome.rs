@@ -156,6 +156,8 @@ pub struct Outcome {
     pub nr_events: u64,
     /// Time the CPUs worked.
     pub cpu_busy: Nanos,
+    /// How often a CPU went to a task (context switches).
+    pub switches: u64,
     /// How often a task went to sleep because it got no request: for want of a request or tag (in a legacy queue of one
     /// for reads or synchronous ones), or by the writeback throttle (in a legacy queue for want of any other).
     pub request_waits: [u64; 2],

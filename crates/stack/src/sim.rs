@@ -491,6 +491,7 @@ impl<'p, 's> World<'p, 's> {
             nr_events: hash.nr_events(),
             cpu_busy: Nanos(self.cpu_busy.get()),
             request_waits: self.sched.borrow().request_waits(),
+            switches: self.sched.borrow().switches,
             handles: self.journal.borrow().handles(),
             empty_syncs: self.vfs.borrow().empty_syncs,
         }

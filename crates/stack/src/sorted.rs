@@ -454,8 +454,8 @@ impl MergeHints {
         self.last = Some(rq);
     }
 
-    /// `rq` has grown at this end. Kernels with one hash for all elevators (2.6.19 on) move it there only if its end has
-    /// moved, so that of requests with one end it stays behind those that are newer (`elv_merged_request`).
+    /// `rq` has grown at this end. Kernels with one hash for all elevators (2.6.19 on) move it there only if its end
+    /// has moved, so that of requests with one end it stays behind those that are newer (`elv_merged_request`).
     #[inline]
     pub fn grown(&mut self, requests: &Requests, rq: RqId, kind: MergeKind) {
         match kind {

@@ -834,6 +834,26 @@ fn a_job_with_a_rate_keeps_it() {
     }
 }
 
+/// Two threads of a core at half their speed do the work of one.
+#[test]
+fn a_core_of_two_threads_slows_both_and_one_task_has_it_for_itself() {
+    for (threads, cpus, expected) in [(1, "2", 1.0), (2, "2", 2.0), (4, "2", 2.0), (2, "4", 1.0), (3, "4", 5.0 / 3.0)] {
+        let fileio =
+            FileIo { threads, fsync_freq: 0, fsync_end: false, ..program(&small_job(Mode::RandomRead)).clone() };
+        let job = Job { cache: CacheStart::Tail { bytes: 64 << 20 }, ..job(fileio) };
+        let [alone, shared] = ["100", "50"].map(|pct| {
+            let keys = [("machine", "server-2024"), ("machine.cpus", cpus), ("machine.smt_pct", pct)];
+            run("linux-6.18", &keys, &job)
+        });
+        for (took, name) in [
+            (shared.cpu_busy.as_secs_f64() / alone.cpu_busy.as_secs_f64(), "processors"),
+            (shared.elapsed.as_secs_f64() / alone.elapsed.as_secs_f64(), "elapsed"),
+        ] {
+            assert!((took / expected - 1.0).abs() < 0.02, "{threads} on {cpus}: {name} {took}");
+        }
+    }
+}
+
 #[test]
 fn a_machine_and_a_device_without_costs_come_to_an_end() {
     let machine = stack("linux-6.18", &[]).machine.options;

@@ -15,6 +15,7 @@ pub(super) mod plugged_readahead;
 pub(super) mod random_read_split;
 pub(super) mod readahead_window;
 pub(super) mod stale_cache;
+pub(super) mod uring_nowait;
 pub(super) mod wbt_write_cache;
 
 use super::file::Claim;
@@ -307,13 +308,14 @@ pub(super) mod tests {
     #[test]
     fn without_its_rows_nothing_is_shown() {
         type Why = fn(&IncidentResult) -> String;
-        let table: [(Checks, Why); 7] = [
+        let table: [(Checks, Why); 8] = [
             (flush_before_zeroing::CHECKS, flush_before_zeroing::why),
             (fsyncs_share_less::CHECKS, fsyncs_share_less::why),
             (fuse_ring_poll::CHECKS, fuse_ring_poll::why),
             (insertion_lists::CHECKS, insertion_lists::why),
             (plug_merge_end::CHECKS, plug_merge_end::why),
             (plug_per_bio::CHECKS, plug_per_bio::why),
+            (uring_nowait::CHECKS, uring_nowait::why),
             (wbt_write_cache::CHECKS, wbt_write_cache::why),
         ];
         let result = result("write_mb_s", &[("a", &[1.0])]);

@@ -2,7 +2,7 @@
 
 use iowhy_stack::outcome::{Outcome, ThreadTotals};
 
-use iowhy_stats::Better;
+use iowhy_stats::{Better, figure};
 use iowhy_text::diagnose::Problem;
 use iowhy_trace::iostat::{DiskStats, Sample, monitor_value};
 
@@ -85,14 +85,15 @@ pub const METRICS: &[Metric] = &[
     ),
     metric("calls_per_s", "1/s", Higher, "calls", |o| per_s(o, o.counts.total() as f64)),
     metric("handles_for_a_commit", "handles", Higher, "handles of the journal for a commit", |o| {
-        iowhy_stats::figure::share(o.handles, o.layers.commits)
+        figure::share(o.handles, o.layers.commits)
     }),
+    metric("mean_latency_us", "us", Lower, "mean time of a call", |o| figure::mean(&o.latency) / 1e3),
     metric("cpu_s", "s", Lower, "time the CPUs worked", |o| o.cpu_busy.as_secs_f64()),
     metric("read_request_sectors", "sectors", Higher, "mean size of a read command", |o| {
-        iowhy_stats::figure::share(o.layers.reads.sectors, o.layers.reads.completed)
+        figure::share(o.layers.reads.sectors, o.layers.reads.completed)
     }),
     metric("write_request_sectors", "sectors", Higher, "mean size of a write command", |o| {
-        iowhy_stats::figure::share(o.layers.writes.sectors, o.layers.writes.completed)
+        figure::share(o.layers.writes.sectors, o.layers.writes.completed)
     }),
     metric("iostat_avgqusz", "requests", Lower, "requests in the queue and at the device", |o| iostat(o, "avgqusz")),
     metric("iostat_avgrqsz", "sectors", Higher, "mean size of a command", |o| iostat(o, "avgrqsz")),

@@ -1,4 +1,6 @@
 //! Tasks and CPUs: running and waiting tasks, and the cost of time.
+//!
+//! Known deviation: an interrupt takes its time from all CPUs alike, and the waking of a task none from its waker.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -72,6 +74,8 @@ pub(super) struct Sched {
     request_waiters: [VecDeque<TaskId>; 2],
     /// How often one did, by class.
     request_waits: [u64; 2],
+    /// How often a CPU went to a task.
+    pub(super) switches: u64,
 }
 
 impl Sched {
@@ -85,6 +89,7 @@ impl Sched {
             free_counters: Vec::new(),
             request_waiters: [VecDeque::new(), VecDeque::new()],
             request_waits: [0; 2],
+            switches: 0,
         }
     }
 
@@ -294,10 +299,27 @@ impl World<'_, '_> {
         }
     }
 
+    /// Time that work takes while the other CPUs do theirs.
+    #[inline(always)]
+    fn among_others(&self, work: u64) -> u64 {
+        if self.machine.smt_pct == 100 { work } else { self.on_shared_cores(work) }
+    }
+
+    /// The same if cores have two threads. A task goes to a core of its own while there is one, so that only those
+    /// above half of the CPUs share; each gets the mean of those that share and those that do not. A CPU that is busy
+    /// as the work begins is taken to be busy until it ends.
+    fn on_shared_cores(&self, work: u64) -> u64 {
+        let sched = self.sched.borrow();
+        let busy = sched.nr_cpus - sched.idle_cpus;
+        let sharing = u64::from(2 * busy.saturating_sub(sched.nr_cpus.div_ceil(2)));
+        let lost = 100 - self.machine.smt_pct;
+        work + work * sharing * lost / (self.machine.smt_pct * u64::from(busy.max(1)))
+    }
+
     /// Lets the time pass if nothing else is due before it has; returns whether nothing is owed any more.
     #[inline(always)]
     fn go_ahead(&self) -> bool {
-        let debt = self.debt.get() + self.stolen.get();
+        let debt = self.among_others(self.debt.get() + self.stolen.get());
         if debt == 0 {
             return true;
         }
@@ -317,7 +339,7 @@ impl World<'_, '_> {
     /// The same while other things happen.
     async fn settle_with_others(&self) {
         while self.debt.get() + self.stolen.get() > 0 {
-            let debt = Nanos(self.debt.replace(0) + self.stolen.replace(0));
+            let debt = Nanos(self.among_others(self.debt.replace(0) + self.stolen.replace(0)));
             self.cpu_busy.set(self.cpu_busy.get() + debt.0);
             self.ran.set(self.ran.get() + debt);
             self.push_due(self.now.get() + debt, Due::Resume(self.current.get()));
@@ -404,11 +426,12 @@ impl World<'_, '_> {
     fn give_cpu(&self, task: TaskId, idle_exit: Nanos) {
         {
             let mut sched = self.sched.borrow_mut();
+            sched.switches += 1;
             let task = sched.task_mut(task);
             task.state = State::Running;
             task.ran = Nanos::ZERO;
         }
-        let cost = self.noisy(self.machine.switch);
+        let cost = Nanos(self.among_others(self.noisy(self.machine.switch).0));
         self.cpu_busy.set(self.cpu_busy.get() + cost.0);
         self.push_due(self.now.get() + cost + idle_exit, Due::Resume(task));
     }
