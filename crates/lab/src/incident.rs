@@ -403,9 +403,14 @@ pub struct IncidentResult {
 }
 
 impl IncidentResult {
-    /// Claims that hold.
+    /// Claims that can fail by themselves.
+    pub fn counted(&self) -> impl Iterator<Item = &ClaimResult> {
+        self.claims.iter().filter(|claim| claim.follows.is_none())
+    }
+
+    /// Those among them that hold.
     pub fn claims_held(&self) -> usize {
-        self.claims.iter().filter(|claim| claim.held).count()
+        self.counted().filter(|claim| claim.held).count()
     }
 
     /// Whether every claim that is required holds.

@@ -325,7 +325,9 @@ fn every_required_claim_of_the_incident_of_2004_holds() {
         claims.iter().filter(|claim| claim["held"] != true && claim["required"] == true).collect();
     assert!(failed.is_empty(), "{failed:#?}");
     assert_eq!(code, Some(0));
-    assert_eq!(value["claims_total"], 13);
+    // The rows of two more days of patches make the same events.
+    assert_eq!(value["claims_total"], 9);
+    assert_eq!(claims.iter().filter(|claim| claim["follows"].is_string()).count(), 4);
 }
 
 #[test]
@@ -396,7 +398,7 @@ fn the_run_in_the_guide_is_fresh() {
     let shown = format!(
         "{}  ...\n{}",
         part("2004-random-read-split", "  held      rc3-deadline/2.4.25"),
-        part("13 of 13 claims held", "\nassumed")
+        part("9 of 9 claims held", "\nassumed")
     );
     let path = root().join("docs/guide/src/incidents.md");
     let page = fs::read_to_string(&path).expect("the page is there");

@@ -54,6 +54,8 @@ pub struct ClaimResult {
     pub upper: Option<f64>,
     /// Whether it is shown.
     pub held: bool,
+    /// Why it does not count: it cannot fail by itself.
+    pub follows: Option<String>,
     /// Evidence, row by row where the claim is about several.
     pub evidence: Vec<String>,
 }
@@ -74,7 +76,35 @@ impl ClaimResult {
 
 /// Checks every claim of the incident.
 pub(super) fn check(result: &IncidentResult, checks: Checks) -> Vec<ClaimResult> {
-    result.incident.claims.iter().map(|claim| check_one(result, claim, checks)).collect()
+    let mut seen = Vec::new();
+    let mut checked = Vec::new();
+    for claim in &result.incident.claims {
+        let follows = follows(result, claim, &mut seen);
+        checked.push(ClaimResult { follows, ..check_one(result, claim, checks) });
+    }
+    checked
+}
+
+/// The events and the metric of the pairs that a claim is about, with its name and those of its rows.
+type Seen<'a> = (Vec<([Vec<u64>; 2], &'static str)>, &'a str, Vec<(&'a str, &'a str)>);
+
+/// Why a claim cannot fail by itself: its two sides make the same events, or other rows make those of an earlier claim.
+fn follows<'a>(result: &'a IncidentResult, claim: &'a Claim, seen: &mut Vec<Seen<'a>>) -> Option<String> {
+    let events = |row: &RowResult| row.samples().map(|sample| sample.outcome.event_hash).collect::<Vec<u64>>();
+    let names = names(result, claim);
+    let pair = |(of, to): &(&str, &str)| {
+        let (of, to) = (result.row(of)?, result.row(to)?);
+        Some(([events(of), events(to)], of.metric.name)).filter(|([of, to], _)| !of.is_empty() && !to.is_empty())
+    };
+    let pairs = names.iter().map(pair).collect::<Option<Vec<_>>>().filter(|pairs| !pairs.is_empty())?;
+    if pairs.iter().all(|([of, to], _)| of == to) {
+        return Some("both sides make the same events".to_owned());
+    }
+    if let Some((_, id, _)) = seen.iter().find(|(other, _, rows)| *other == pairs && *rows != names) {
+        return Some(format!("repeats {id}, event by event"));
+    }
+    seen.push((pairs, &claim.id, names));
+    None
 }
 
 fn check_one(result: &IncidentResult, claim: &Claim, checks: Checks) -> ClaimResult {
@@ -89,6 +119,7 @@ fn check_one(result: &IncidentResult, claim: &Claim, checks: Checks) -> ClaimRes
         lower: claim.min,
         upper: claim.max,
         held: false,
+        follows: None,
         evidence: Vec::new(),
     };
     let own = checks.iter().find(|(id, _)| *id == claim.id);
@@ -137,6 +168,17 @@ fn order(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) {
     checked.evidence.push(format!("in this order in {in_order} of {} sequences", result.sequences));
 }
 
+/// Names of the pairs of rows that a claim is about.
+fn names<'a>(result: &'a IncidentResult, claim: &'a Claim) -> Vec<(&'a str, &'a str)> {
+    match (&claim.of, &claim.to) {
+        (Some(of), Some(to)) => vec![(of.as_str(), to.as_str())],
+        _ => {
+            let compares = result.scenario.compares.iter().filter(|compare| compare.claim == claim.id);
+            compares.flat_map(|c| c.of.iter().map(String::as_str).zip(c.to.iter().map(String::as_str))).collect()
+        }
+    }
+}
+
 /// Pairs of rows that a claim is about: the changed one, and the one it is compared with. If there are none, the
 /// evidence has the reason.
 pub(super) fn pairs<'a>(
@@ -144,13 +186,7 @@ pub(super) fn pairs<'a>(
     claim: &Claim,
     checked: &mut ClaimResult,
 ) -> Vec<(&'a RowResult, &'a RowResult)> {
-    let named: Vec<(&str, &str)> = match (&claim.of, &claim.to) {
-        (Some(of), Some(to)) => vec![(of.as_str(), to.as_str())],
-        _ => {
-            let compares = result.scenario.compares.iter().filter(|compare| compare.claim == claim.id);
-            compares.flat_map(|c| c.of.iter().map(String::as_str).zip(c.to.iter().map(String::as_str))).collect()
-        }
-    };
+    let named = names(result, claim);
     if named.is_empty() {
         checked.evidence.push("the claim names no rows".to_owned());
     }

@@ -46,8 +46,12 @@ fn write_text(out: &mut String, result: &IncidentResult, bold: fn(&str) -> Strin
     for claim in &result.claims {
         write_claim(out, claim, bold)?;
     }
-    let required = result.claims.iter().filter(|claim| claim.required).count();
-    writeln!(out, "{} of {} claims held ({required} required)", result.claims_held(), result.claims.len())?;
+    let (counted, required) = (result.counted().count(), result.counted().filter(|claim| claim.required).count());
+    write!(out, "{} of {counted} claims held ({required} required)", result.claims_held())?;
+    match result.claims.len() - counted {
+        0 => writeln!(out)?,
+        follow => writeln!(out, "; {follow} more follow and do not count")?,
+    }
     if !result.why.is_empty() {
         section(out, "why", &result.why, bold)?;
     }
@@ -261,6 +265,9 @@ fn write_claim(out: &mut String, claim: &ClaimResult, bold: fn(&str) -> String) 
             (None, Some(upper)) => write!(out, "\n{:44}  must be at most {upper:.3}", "")?,
             (None, None) => {}
         }
+        if let Some(follows) = &claim.follows {
+            write!(out, "\n            not counted: {follows}")?;
+        }
         return writeln!(out);
     }
     writeln!(out)?;
@@ -290,7 +297,7 @@ pub fn json(results: &[IncidentResult], lives: &[Option<LiveResult>], others: &[
     json!({
         "schema": "iowhy.incident/1",
         "incidents": incidents,
-        "claims_total": results.iter().map(|result| result.claims.len()).sum::<usize>(),
+        "claims_total": results.iter().map(|result| result.counted().count()).sum::<usize>(),
         "claims_held": results.iter().map(IncidentResult::claims_held).sum::<usize>(),
         "not_modelled": others
             .iter()
@@ -414,6 +421,7 @@ fn claim_json(claim: &ClaimResult) -> Value {
         "upper": claim.upper,
         "held": claim.held,
         "required": claim.required,
+        "follows": claim.follows,
         "text": claim.text,
         "spread": claim.spread.map(|(min, max)| json!({ "min": min, "max": max })),
         "evidence": claim.evidence,
