@@ -661,7 +661,7 @@ impl BlockQueue {
         } else if let Some(list) = plug {
             self.add_to_plug(rq, list, now, rec);
         } else if self.quirks.schedules || (self.tags.is_busy() && (self.tags.nr_hw_queues() == 1 || !bio.sync)) {
-            if may_unite || (self.rules.late_insertion && self.quirks.schedules) {
+            if may_unite || self.holds_requests() {
                 self.insert_or_hold(rq, now, rec);
             } else {
                 self.insert(rq, now, rec);
@@ -685,9 +685,14 @@ impl BlockQueue {
         }
     }
 
+    /// Whether requests enter the scheduler only when it is asked for one.
+    fn holds_requests(&self) -> bool {
+        self.rules.late_insertion && self.quirks.schedules
+    }
+
     /// Gives a request to the elevator, or holds it until that is asked for one.
     fn insert_or_hold(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
-        if self.rules.late_insertion && self.quirks.schedules {
+        if self.holds_requests() {
             self.held.push(id);
         } else {
             self.insert_or_unite(id, now, rec);

@@ -20,6 +20,7 @@ pub(super) mod wbt_write_cache;
 
 use super::file::Claim;
 use super::{IncidentResult, RowResult, extremes, mean};
+use iowhy_stats::figure::share;
 use iowhy_stats::mmtests::gain_pct;
 
 /// Checks one claim: fills in the evidence.
@@ -275,6 +276,16 @@ fn largest_change(result: &IncidentResult, claim: &Claim, checked: &mut ClaimRes
     if let Some(largest) = gains(result, claim, checked).into_iter().map(f64::abs).max_by(f64::total_cmp) {
         checked.judge(largest);
     }
+}
+
+/// Read calls of all repetitions.
+fn reads(row: &RowResult) -> u64 {
+    row.samples().map(|sample| sample.outcome.counts.reads).sum()
+}
+
+/// The part of the reads that was given to worker threads.
+fn handed_over(row: &RowResult) -> f64 {
+    share(row.sum(|layers| layers.handed_over), reads(row))
 }
 
 /// A share as people read it.

@@ -1,10 +1,9 @@
 //! 2025: io_uring's reads of FUSE files wait where they are handed in. Evidence: calls that are handed over, and
 //! requests at the server.
 
-use super::{Checks, ClaimResult, percent};
+use super::{Checks, ClaimResult, handed_over, percent};
 use crate::incident::file::Claim;
 use crate::incident::{IncidentResult, RowResult};
-use iowhy_stats::figure::share;
 
 pub(in crate::incident) const CHECKS: Checks = &[("waits-where-handed-in", waits_where_handed_in)];
 
@@ -14,12 +13,6 @@ const NONE: f64 = 0.01;
 /// Requests at the server in the mean: at most for one, and at least for four.
 const ONE: f64 = 1.05;
 const FOUR: f64 = 3.5;
-
-/// The part of the reads that was given to workers.
-fn handed_over(row: &RowResult) -> f64 {
-    let reads = row.samples().map(|sample| sample.outcome.counts.reads).sum();
-    share(row.sum(|layers| layers.handed_over), reads)
-}
 
 /// Requests at the server when another comes, this one included, in the mean.
 fn at_server(row: &RowResult) -> f64 {

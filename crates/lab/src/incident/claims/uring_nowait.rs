@@ -1,6 +1,6 @@
 //! 2025: io_uring gives cached reads to worker threads. Evidence: reads that are handed over, and context switches.
 
-use super::{Checks, ClaimResult, percent};
+use super::{Checks, ClaimResult, handed_over, percent, reads};
 use crate::incident::file::Claim;
 use crate::incident::{IncidentResult, RowResult};
 use iowhy_stats::figure::share;
@@ -10,15 +10,6 @@ pub(in crate::incident) const CHECKS: Checks = &[("workers", workers)];
 /// Least share of the reads that counts as nearly all, and the largest that counts as nearly none.
 const ALL: f64 = 0.99;
 const NONE: f64 = 0.01;
-
-fn reads(row: &RowResult) -> u64 {
-    row.samples().map(|sample| sample.outcome.counts.reads).sum()
-}
-
-/// The part of the reads that was given to workers.
-fn handed_over(row: &RowResult) -> f64 {
-    share(row.sum(|layers| layers.handed_over), reads(row))
-}
 
 /// Context switches for a read.
 fn switches(row: &RowResult) -> f64 {
