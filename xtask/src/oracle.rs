@@ -59,7 +59,7 @@ struct Policy {
     not_decisions: &'static [&'static str],
 }
 
-const POLICIES: &[&Policy] = &[&elevators::MQ_DEADLINE, &readahead::READAHEAD, &tags::TAGS, &elevators::KYBER];
+const POLICIES: &[&Policy] = &[&elevators::MQ_DEADLINE, &readahead::READAHEAD, &tags::TAGS, &elevators::KYBER, &elevators::BFQ];
 
 /// A letter and numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -250,6 +250,20 @@ struct Settings {
     count: u64,
     seed: u64,
     only: Vec<String>,
+    /// A file with one case, for one policy.
+    case: Option<PathBuf>,
+}
+
+/// A case as it is printed; what follows a step's numbers is left out.
+fn read_case(file: &Path) -> Result<Case, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let steps = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let op = words.next()?.chars().next()?;
+        Some(Step { op, arguments: words.map_while(|word| word.parse().ok()).collect() })
+    });
+    let (settings, steps) = steps.partition(|step| matches!(step.op, '#' | '='));
+    Ok(Case { settings, steps })
 }
 
 /// All policies of one kernel. Whether every one of them agrees.
@@ -266,6 +280,12 @@ fn kernel(packaged: &Packaged, settings: &Settings) -> Result<bool, String> {
             continue;
         }
         let program = source::program(&source, policy)?;
+        if let Some(file) = &settings.case {
+            let case = read_case(file)?;
+            let answers = Oracle::start(&program)?.ask(&case)?;
+            print!("{}", shown(policy, &case, &answers, &(policy.model)(&stack, &case)));
+            continue;
+        }
         let (decisions, cases, smallest) = hold(policy, &stack, &program, settings.count, settings.seed)?;
         println!("  {:<14} {decisions:>9} decisions, {cases} cases differ", policy.name);
         if let Some(case) = smallest {
@@ -277,16 +297,17 @@ fn kernel(packaged: &Packaged, settings: &Settings) -> Result<bool, String> {
     Ok(agrees)
 }
 
-/// `cargo xtask oracle KERNEL,.. [--count N] [--seed N] [--only POLICY,..]`.
+/// `cargo xtask oracle KERNEL,.. [--count N] [--seed N] [--only POLICY,..] [--case FILE]`.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let known = || KERNELS.iter().map(|kernel| kernel.name).collect::<Vec<_>>().join(", ");
-    let (mut names, mut settings) = (Vec::new(), Settings { count: 1_000_000, seed: 1, only: Vec::new() });
+    let (mut names, mut settings) = (Vec::new(), Settings { count: 1_000_000, seed: 1, only: Vec::new(), case: None });
     let mut left = arguments.iter();
     while let Some(word) = left.next() {
         let mut number = || left.next().and_then(|value| value.parse().ok()).ok_or(format!("{word} takes a number"));
         match word.as_str() {
             "--count" => settings.count = number()?,
             "--seed" => settings.seed = number()?,
+            "--case" => settings.case = left.next().map(PathBuf::from),
             "--only" => {
                 settings.only.extend(left.next().into_iter().flat_map(|list| list.split(',')).map(str::to_owned))
             }

@@ -454,9 +454,11 @@ impl BlockQueue {
     ) -> R {
         let mut ctx = Ctx::new(now, self.limits.hz, &mut self.requests);
         ctx.in_driver = self.in_driver;
+        ctx.driver_tags = self.depth;
         ctx.plugged = self.plugged;
         ctx.max_sectors = self.limits.max_sectors;
         ctx.rotational = self.rotational;
+        ctx.last_only = self.rules.merging == Merging::OneHit;
         let answer = ask(self.elevator.as_mut(), &mut ctx);
         if ctx.asks() {
             let asked = ElevatorRequests {
@@ -587,7 +589,7 @@ impl BlockQueue {
         }
         let was_empty = self.is_empty();
         // As a request it may continue another one: the one it was to join was too large, or came while it waited.
-        let mut may_unite = !merges;
+        let mut may_unite = !merges || self.quirks.merges_within_queues;
         if merges && !was_empty && !bio.flush && self.rules.merging != Merging::Never {
             let offered = self.elevator(now, rec, |e, ctx| e.merge(ctx, &bio)).filter(|(rq, _)| self.may_join(*rq));
             if let Some((rq, kind)) = offered {
@@ -610,7 +612,7 @@ impl BlockQueue {
                 }
             }
         }
-        if let Err(class) = self.has_request(&bio, again, now) {
+        if let Err(class) = self.has_request(&bio, again, now, rec) {
             self.unplug(now, UnplugCause::NoRequest, rec);
             return Taken::NoRequest(class);
         }
@@ -819,8 +821,15 @@ impl BlockQueue {
         }
     }
 
-    /// Makes two waiting requests one, if the second continues the first.
-    fn unite(&mut self, front: RqId, back: RqId, now: Nanos, rec: &mut Recorder<'_>) -> bool {
+    /// Makes two waiting requests one, if the second continues the first, and frees that.
+    fn unite(&mut self, front: RqId, back: RqId, now: Nanos, rec: &mut Recorder<'_>) {
+        if self.make_one(front, back, now, rec) {
+            self.free(back, now);
+        }
+    }
+
+    /// The same; the second is not freed yet.
+    fn make_one(&mut self, front: RqId, back: RqId, now: Nanos, rec: &mut Recorder<'_>) -> bool {
         let (a, b) = (self.requests[front], self.requests[back]);
         let fits = a.end() == b.sector
             && a.dir == b.dir
@@ -833,8 +842,6 @@ impl BlockQueue {
             self.note_merge(front);
             self.waiting -= 1;
             rec.event(now, a.call, What::MergeRequests { rq: front, gone: back });
-            self.note_freed(back, now);
-            self.requests.release(back);
         }
         fits
     }
@@ -846,7 +853,7 @@ impl BlockQueue {
     }
 
     /// A request for this bio's submitter, which has waited for it if it comes `again`; or the line in which to wait.
-    fn has_request(&mut self, bio: &Bio, again: bool, now: Nanos) -> Result<(), Dir> {
+    fn has_request(&mut self, bio: &Bio, again: bool, now: Nanos, rec: &mut Recorder<'_>) -> Result<(), Dir> {
         let has = if self.multi {
             if let Some(wbt) = self.throttle_of(bio) {
                 let may = wbt.may_write(bio, again, now);
@@ -856,8 +863,12 @@ impl BlockQueue {
                     return Err(Dir::Write);
                 }
             }
-            let schedules = self.quirks.schedules;
-            let limit = if schedules { self.elevator.tag_limit(bio, self.tags.limit()) } else { Limit::None };
+            let nr_tags = self.tags.limit();
+            let limit = if self.quirks.schedules {
+                self.elevator(now, rec, |e, ctx| e.tag_limit(ctx, bio, nr_tags))
+            } else {
+                Limit::None
+            };
             let has = self.tags.reserve(self.tags.queue_of(bio.context.task), limit);
             if !has && let Some(wbt) = self.throttle_of(bio) {
                 wbt.comes_again();
@@ -953,7 +964,7 @@ impl BlockQueue {
         // A bio without sectors continues nothing at its end, where nobody looks; a request does not continue itself.
         let nr_sectors = if self.last_merge == Some(id) { nr_sectors } else { 0 };
         let as_bio = Bio { sector, nr_sectors, ..self.bios[first] };
-        match self.elevator(now, rec, |e, ctx| e.merge(ctx, &as_bio)) {
+        match self.elevator(now, rec, |e, ctx| e.continued(ctx, id, &as_bio)) {
             Some((found, MergeKind::Back)) if self.may_join(found) => Some(found),
             _ => None,
         }
@@ -968,24 +979,35 @@ impl BlockQueue {
             return false;
         }
         let found = self.continued(id, now, rec).filter(|kept| self.size_allows(*kept, request.nr_sectors));
-        let Some(mut kept) = found else { return false };
+        let Some(kept) = found else { return false };
         let by_end = self.last_merge != Some(kept);
         rec.event(now, request.call, What::Insert { rq: id });
         self.append(kept, id);
         let call = self.requests[kept].call;
-        self.elevator(now, rec, |e, ctx| e.merged(ctx, kept, MergeKind::Back));
+        self.elevator(now, rec, |e, ctx| e.merged_unqueued(ctx, kept, id));
         self.note_merge(kept);
         rec.event(now, call, What::MergeRequests { rq: kept, gone: id });
+        if self.multi && by_end {
+            self.unite_further(kept, now, rec);
+        }
+        self.free(id, now);
+        true
+    }
+
+    /// Unites a waiting request with those that it continues in turn; the last one united is freed first.
+    fn unite_further(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
+        if let Some(kept) = self.continued(id, now, rec)
+            && self.make_one(kept, id, now, rec)
+        {
+            self.unite_further(kept, now, rec);
+            self.free(id, now);
+        }
+    }
+
+    /// A request that is part of another one now is no more.
+    fn free(&mut self, id: RqId, now: Nanos) {
         self.note_freed(id, now);
         self.requests.release(id);
-        if self.multi && by_end {
-            while let Some(front) = self.continued(kept, now, rec)
-                && self.unite(front, kept, now, rec)
-            {
-                kept = front;
-            }
-        }
-        true
     }
 
     /// Moves the bios of `gone` behind those of `kept`, which ends where it starts.

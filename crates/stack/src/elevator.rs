@@ -40,6 +40,8 @@ pub struct Ctx<'a> {
     pub requests: &'a mut Requests,
     /// Requests the device has.
     pub in_driver: u32,
+    /// Tags of the driver (only the BFQ of 7.2 looks).
+    pub driver_tags: u32,
     /// The queue is plugged (only the 2.4 elevator looks).
     pub plugged: bool,
     /// Largest request of this queue in sectors (only the 2.4 elevator looks: its scan goes on past a request that
@@ -47,6 +49,9 @@ pub struct Ctx<'a> {
     pub max_sectors: u32,
     /// Seeks cost time on this device (CFQ and BFQ judge distances by it).
     pub rotational: bool,
+    /// Of requests that a bio could join the one last joined is tried only (`nomerges=1`; only BFQ looks: a try may
+    /// unite queues).
+    pub last_only: bool,
     /// Set by the elevator: run the queue soon, from the kernel's worker thread.
     pub kick: bool,
     /// Set by the elevator along with that: the queue's plug is pulled as well (CFQ since 2.6.10).
@@ -67,9 +72,11 @@ impl<'a> Ctx<'a> {
             hz,
             requests,
             in_driver: 0,
+            driver_tags: u32::MAX,
             plugged: false,
             max_sectors: u32::MAX,
             rotational: true,
+            last_only: false,
             kick: false,
             kick_unplugs: false,
             run_now: false,
@@ -113,6 +120,8 @@ pub struct Quirks {
     /// It tries the request that was last joined before it looks for others (`elv_merge`): that one is left with
     /// `nomerges=1`.
     pub has_one_hit_cache: bool,
+    /// A bio joins requests of its task's queue only; a request from a plug, or whose bio joined none, those of any.
+    pub merges_within_queues: bool,
     /// It looks after buffered writes itself, so that the queue does not throttle them.
     pub regulates_writeback: bool,
 }
@@ -126,6 +135,7 @@ impl Quirks {
         schedules: true,
         merges_on_insert: true,
         has_one_hit_cache: true,
+        merges_within_queues: false,
         regulates_writeback: false,
     };
     /// Those of most elevators that wait for the next request of a task.
@@ -144,6 +154,16 @@ pub trait Elevator {
 
     /// A bio has joined `rq` at the end `kind`; the request's sector and length are already the new ones.
     fn merged(&mut self, ctx: &mut Ctx<'_>, rq: RqId, kind: MergeKind);
+
+    /// The same for `rq`, which has not been queued yet or is waiting, as a `bio`: any request that it continues.
+    fn continued(&mut self, ctx: &mut Ctx<'_>, _rq: RqId, bio: &Bio) -> Option<(RqId, MergeKind)> {
+        self.merge(ctx, bio)
+    }
+
+    /// `gone`, which has not been queued, has joined `kept`, which it continues.
+    fn merged_unqueued(&mut self, ctx: &mut Ctx<'_>, kept: RqId, _gone: RqId) {
+        self.merged(ctx, kept, MergeKind::Back);
+    }
 
     /// The waiting request just before (`Front`) or after (`Back`) `rq` in the elevator's order, which the queue may
     /// then try to unite with it.
@@ -192,7 +212,7 @@ pub trait Elevator {
     fn task_exited(&mut self, _ctx: &mut Ctx<'_>, _context: IoContext) {}
 
     /// Which of the queue's `nr_tags` scheduler tags `bio` may take (`limit_depth`).
-    fn tag_limit(&self, _bio: &Bio, _nr_tags: u32) -> Limit {
+    fn tag_limit(&mut self, _ctx: &mut Ctx<'_>, _bio: &Bio, _nr_tags: u32) -> Limit {
         Limit::None
     }
 
@@ -261,6 +281,8 @@ pub const ELEVATORS: &[&Entry<Build>] = &[
     &kyber::ENTRY_6_1,
     &kyber::ENTRY_7_2,
     &bfq::ENTRY,
+    &bfq::ENTRY_6_1,
+    &bfq::ENTRY_7_2,
 ];
 
 /// Whether the head, which is at `last`, had better go to `a` than to `b` (sectors): the shorter way, where each sector
@@ -354,6 +376,10 @@ mod testing {
             self.idle_started += u32::from(ctx.idle_started);
             self.idle_ended.extend(ctx.idle_ended);
             result
+        }
+
+        pub(super) fn tag_limit(&mut self, bio: &Bio, nr_tags: u32) -> Limit {
+            self.call(|elevator, ctx| elevator.tag_limit(ctx, bio, nr_tags))
         }
 
         pub(super) fn bio(&self, dir: Dir, sector: u64, nr_sectors: u32) -> Bio {

@@ -298,13 +298,25 @@ const NAMES_EL5_198: &[(&str, &str)] = &[("cfq", "cfq-2.6.18-198"), ("as", "anti
 const NAMES_2_6_38: &[(&str, &str)] = &[("cfq", "cfq-2.6.38"), ("deadline", "deadline-3.2")];
 const NAMES_LEGACY: &[(&str, &str)] = &[("cfq", "cfq-3.2"), ("deadline", "deadline-3.2")];
 const NAMES_4: &[(&str, &str)] = &[("cfq", "cfq-4.4"), ("deadline", "deadline-3.2")];
-const NAMES_5: &[(&str, &str)] =
-    &[("noop", "none"), ("mq-deadline", "mq-deadline-5.10"), ("deadline", "mq-deadline-5.10"), ("kyber", "kyber-6.1")];
-const NAMES_6_1: &[(&str, &str)] =
-    &[("noop", "none"), ("mq-deadline", "mq-deadline-6.1"), ("deadline", "mq-deadline-6.1"), ("kyber", "kyber-6.1")];
-const NAMES_6_5: &[(&str, &str)] = &[("noop", "none"), ("deadline", "mq-deadline"), ("kyber", "kyber-6.1")];
+const NAMES_5: &[(&str, &str)] = &[
+    ("noop", "none"),
+    ("mq-deadline", "mq-deadline-5.10"),
+    ("deadline", "mq-deadline-5.10"),
+    ("kyber", "kyber-6.1"),
+    ("bfq", "bfq-6.1"),
+];
+const NAMES_6_1: &[(&str, &str)] = &[
+    ("noop", "none"),
+    ("mq-deadline", "mq-deadline-6.1"),
+    ("deadline", "mq-deadline-6.1"),
+    ("kyber", "kyber-6.1"),
+    ("bfq", "bfq-6.1"),
+];
+const NAMES_6_5: &[(&str, &str)] =
+    &[("noop", "none"), ("deadline", "mq-deadline"), ("kyber", "kyber-6.1"), ("bfq", "bfq-6.1")];
 const NAMES_6_12: &[(&str, &str)] = &[("noop", "none"), ("deadline", "mq-deadline")];
-const NAMES_7: &[(&str, &str)] = &[("noop", "none"), ("deadline", "mq-deadline"), ("kyber", "kyber-7.2")];
+const NAMES_7: &[(&str, &str)] =
+    &[("noop", "none"), ("deadline", "mq-deadline"), ("kyber", "kyber-7.2"), ("bfq", "bfq-7.2")];
 
 const COMPOSED: &str = "the composition follows the profile table of docs/studies/block-layer.md";
 

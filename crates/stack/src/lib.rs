@@ -25,6 +25,7 @@ pub mod outcome;
 pub mod page_cache;
 pub mod plug;
 pub mod queue;
+pub mod rb_tree;
 pub mod read_loop;
 pub mod readahead;
 pub mod reclaim;

@@ -400,7 +400,7 @@ impl EndHash {
 
 /// Whether requests of this state are joined at all.
 #[inline]
-fn mergeable(request: &Request) -> bool {
+pub fn mergeable(request: &Request) -> bool {
     !request.started && !request.flush && !request.no_merge
 }
 
@@ -478,6 +478,16 @@ impl MergeHints {
         self.last = None;
     }
 
+    /// The request last merged into.
+    pub fn newest(&self) -> Option<RqId> {
+        self.last
+    }
+
+    /// The newest request that ends before `sector` and may be joined.
+    pub fn ending_at(&self, requests: &Requests, sector: u64) -> Option<RqId> {
+        self.hash.find(sector, |rq| mergeable(&requests[rq]))
+    }
+
     /// The request last merged into, if `bio` joins it as well.
     #[inline]
     pub fn last(&self, requests: &Requests, bio: &Bio) -> Option<(RqId, MergeKind)> {
@@ -489,7 +499,7 @@ impl MergeHints {
     /// another, it does not merge at the back.
     #[inline]
     pub fn back(&self, requests: &Requests, bio: &Bio) -> Option<RqId> {
-        let rq = self.hash.find(bio.sector.0, |rq| mergeable(&requests[rq]))?;
+        let rq = self.ending_at(requests, bio.sector.0)?;
         (joins(&requests[rq], bio) == Some(MergeKind::Back)).then_some(rq)
     }
 }

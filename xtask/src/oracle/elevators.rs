@@ -107,15 +107,16 @@ const MERGING: &[(&str, &[&str])] = &[
 ];
 
 const LEGEND: &[(char, &str)] = &[
-    ('#', "device takes that many, largest request in sectors, most segments, nomerges, scheduler tags"),
+    ('#', "device takes that many, largest request in sectors, most segments, nomerges, scheduler tags, rotational"),
     ('=', "number of a tunable, value"),
     (
         'b',
-        "bio: 0 read, 1 write, 3 synchronous write; sector; sectors; class 1 real time, 2 best effort, 3 idle. Answer: \
+        "bio: 0 read, 1 write, 3 synchronous write; sector; sectors; class 1 real time, 2 best effort, 3 idle; task. Answer: \
          j joined, n new, x no tag; then what was issued",
     ),
     ('p', "the same onto the plug of the task"),
     ('u', "the plug is flushed"),
+    ('e', "the task of that number ends"),
     ('c', "the device completes one of those that it has, counted from the oldest"),
     ('w', "microseconds pass"),
 ];
@@ -138,8 +139,8 @@ pub(super) const MQ_DEADLINE: Policy = Policy {
     files: &["block/mq-deadline.c", "lib/sbitmap.c", "lib/rbtree.c"],
     headers: HEADERS,
     cuts: MERGING,
-    draw: |rng, _| draw(rng, DEADLINE, 2),
-    valid,
+    draw: |rng, _| draw(rng, DEADLINE, 2, 2),
+    valid: |case| valid(case, 2),
     model: |stack, case| model(stack, case, "mq-deadline", DEADLINE),
     legend: LEGEND,
     not_decisions: &["c", "w", "u"],
@@ -151,14 +152,81 @@ pub(super) const KYBER: Policy = Policy {
     name: "kyber",
     program: "kyber.c",
     files: &["block/kyber-iosched.c", "lib/sbitmap.c", "lib/rbtree.c"],
-    draw: |rng, _| draw(rng, LATENCIES, 1),
+    draw: |rng, _| draw(rng, LATENCIES, 1, 2),
     model: |stack, case| model(stack, case, "kyber", LATENCIES),
     ..MQ_DEADLINE
 };
 
-/// A random case. No two requests of one direction start at one sector: which of them a bio finds depends on the shape
-/// of the kernel's tree.
-fn draw(rng: &mut Rng, tunables: &[Tunable], most_nomerges: i64) -> Case {
+/// Tasks of `shim/bfq.c`, and its tunables.
+const MOST_TASKS: i64 = 64;
+const BUDGETS: &[Tunable] = &[
+    ("slice_idle_us", 1, (0, 12_000)),
+    ("timeout_sync_ms", 1, (1, 200)),
+    ("max_budget", 1, (1, 20_000)),
+    ("fifo_expire_sync_ms", 1, (1, 300)),
+    ("fifo_expire_async_ms", 1, (1, 500)),
+    ("back_seek_max_kb", 1, (1, 16_384)),
+    ("back_seek_penalty", 1, (1, 8)),
+    ("low_latency", 1, (0, 1)),
+];
+
+pub(super) const BFQ: Policy = Policy {
+    name: "bfq",
+    program: "bfq.c",
+    files: &["block/bfq-iosched.c", "block/bfq-iosched.h", "block/bfq-wf2q.c", "lib/sbitmap.c", "lib/rbtree.c"],
+    draw: |rng, _| of_tasks(draw(rng, BUDGETS, 1, 1), rng),
+    model: |stack, case| model(stack, case, "bfq", BUDGETS),
+    valid: |case| valid(case, 1) && valid_tasks(case),
+    not_decisions: &["c", "w", "u", "e"],
+    ..MQ_DEADLINE
+};
+
+/// Shares a case out to tasks, of which the first plugs; when another ends, a new one comes.
+fn of_tasks(mut case: Case, rng: &mut Rng) -> Case {
+    let mut tasks: Vec<i64> = (0..[1, 2, 3, 5, 12][rng.below(5) as usize]).collect();
+    let mut next = tasks.len() as i64;
+    case.settings[0].arguments.push(rng.below(2) as i64);
+    let (pauses, ends) = ([0, 0, 2][rng.below(3) as usize], rng.below(4) == 0);
+    // A device that takes its time.
+    let service_us = [0, 0, 300, 6_000][rng.below(4) as usize];
+    if service_us > 0 {
+        let mut wait = || Step::new('w', &[rng.below(service_us) as i64]);
+        case.steps = case.steps.into_iter().flat_map(|step| [wait(), step]).collect();
+    }
+    for step in &mut case.steps {
+        let chosen = rng.below(tasks.len() as u64) as usize;
+        match step.op {
+            'b' => step.arguments.push(tasks[chosen]),
+            'p' => step.arguments.push(0),
+            'w' if rng.below(10) < pauses => step.arguments[0] += 1_000_000 * rng.below(5) as i64,
+            'w' if ends && chosen > 0 && next < MOST_TASKS => {
+                *step = Step::new('e', &[std::mem::replace(&mut tasks[chosen], next)]);
+                next += 1;
+            }
+            _ => {}
+        }
+        // One priority.
+        if matches!(step.op, 'b' | 'p') {
+            step.arguments[3] = 2;
+        }
+    }
+    case
+}
+
+/// One priority; the first task plugs and stays; nothing comes of a task that has ended.
+fn valid_tasks(case: &Case) -> bool {
+    let mut ended = BTreeSet::new();
+    case.steps.iter().all(|step| match step.op {
+        'b' => step.get(3) == 2 && !ended.contains(&step.get(4)),
+        'p' => step.get(3) == 2 && step.get(4) == 0,
+        'e' => step.get(0) > 0 && ended.insert(step.get(0)),
+        _ => true,
+    })
+}
+
+/// A random case. No two requests of one of its `directions` start at one sector: which of them a bio finds depends on
+/// the shape of the kernel's tree.
+fn draw(rng: &mut Rng, tunables: &[Tunable], most_nomerges: i64, directions: i64) -> Case {
     let mut between = |low: i64, high: i64| low + rng.below((high - low + 1) as u64) as i64;
     let depth = [1, 1, 2, 4, 16][between(0, 4) as usize];
     let (max_sectors, segments) =
@@ -185,13 +253,14 @@ fn draw(rng: &mut Rng, tunables: &[Tunable], most_nomerges: i64) -> Case {
             let kind_of_bio = if between(0, 4) < writes { [1, 3][between(0, 1) as usize] } else { 0 };
             let mut block = if kind % 3 == 0 { next } else { between(0, places) };
             let mut blocks = [between(1, 4), between(1, 4), between(1, 40)][between(0, 2) as usize];
-            while used.contains(&(kind_of_bio & 1, block)) {
+            let tree = kind_of_bio & (directions - 1);
+            while used.contains(&(tree, block)) {
                 block += 1;
             }
-            while (1..blocks).any(|more| used.contains(&(kind_of_bio & 1, block + more))) {
+            while (1..blocks).any(|more| used.contains(&(tree, block + more))) {
                 blocks -= 1;
             }
-            used.extend((0..blocks).map(|more| (kind_of_bio & 1, block + more)));
+            used.extend((0..blocks).map(|more| (tree, block + more)));
             next = block + blocks;
             let class = if between(0, 9) < classes { between(1, 3) } else { 2 };
             let op = if between(0, 9) < plugged { 'p' } else { 'b' };
@@ -203,12 +272,12 @@ fn draw(rng: &mut Rng, tunables: &[Tunable], most_nomerges: i64) -> Case {
 }
 
 /// Bios of whole pages and a class, none of which overlaps another of its direction.
-fn valid(case: &Case) -> bool {
+fn valid(case: &Case, directions: i64) -> bool {
     let mut used = BTreeSet::new();
     case.steps.iter().filter(|step| matches!(step.op, 'b' | 'p')).all(|step| {
         let [kind, sector, sectors, class] = [0, 1, 2, 3].map(|index| step.get(index));
         let aligned = sector % 8 == 0 && sectors % 8 == 0 && sectors > 0 && class > 0;
-        aligned && (0..sectors / 8).all(|page| used.insert((kind & 1, sector / 8 + page)))
+        aligned && (0..sectors / 8).all(|page| used.insert((kind & (directions - 1), sector / 8 + page)))
     })
 }
 
@@ -217,6 +286,7 @@ fn valid(case: &Case) -> bool {
 struct Obedient {
     state: Arc<Mutex<State>>,
     depth: u32,
+    rotational: bool,
 }
 
 #[derive(Default)]
@@ -262,7 +332,7 @@ impl Device for Obedient {
     }
 
     fn rotational(&self) -> bool {
-        false
+        self.rotational
     }
 }
 
@@ -282,7 +352,8 @@ fn elevator(stack: &Stack, case: &Case, name: &str, tunables: &[Tunable]) -> Box
 /// The model's answers.
 fn model(stack: &Stack, case: &Case, name: &str, tunables: &[Tunable]) -> Vec<String> {
     let setup = &case.settings[0];
-    let device = Obedient { depth: setup.unsigned(0) as u32, ..Obedient::default() };
+    let rotational = setup.get(5) != 0;
+    let device = Obedient { depth: setup.unsigned(0) as u32, rotational, ..Obedient::default() };
     let limits = QueueLimits {
         hz: Hz(HZ),
         max_sectors: setup.unsigned(1) as u32,
@@ -327,6 +398,7 @@ fn model(stack: &Stack, case: &Case, name: &str, tunables: &[Tunable]) -> Vec<St
                 }
                 .to_owned();
             }
+            'e' => queue.task_exited(now, context(step.get(0)), &mut rec),
             'u' => queue.flush_plug(now, &mut list, UnplugCause::Finish, &mut rec),
             'c' => {
                 let done = device.with(|state| {
@@ -377,10 +449,14 @@ fn asks(queue: &mut BlockQueue, timers: &mut Vec<Nanos>) -> bool {
     let mut runs = false;
     queue.wakeups(|at, wakeup| match wakeup {
         Wakeup::Elevator => timers.push(at),
-        Wakeup::Run => runs = true,
+        Wakeup::Run | Wakeup::Unplug => runs = true,
         _ => {}
     });
     runs
+}
+
+fn context(task: i64) -> IoContext {
+    IoContext { task: task as u32, thread_group: task as u32 / 4 }
 }
 
 fn bio(step: &Step, now: Nanos) -> Bio {
@@ -394,7 +470,7 @@ fn bio(step: &Step, now: Nanos) -> Bio {
         class: [IoClass::RealTime, IoClass::BestEffort, IoClass::Idle][(step.unsigned(3) as usize).clamp(1, 3) - 1],
         prio: false,
         flush: false,
-        context: IoContext::default(),
+        context: context(step.get(4)),
         call: CallId::NONE,
         queued: now,
         token: 0,

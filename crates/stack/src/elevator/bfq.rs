@@ -34,9 +34,10 @@ mod wf2q;
 use super::{Barrier, Build, Ctx, Elevator, Quirks, is_nearer};
 use crate::event::{Content, Dir, IdleEnd, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
+use crate::rb_tree::RbTree;
 use crate::request::{Bio, IoContext, Request, Requests};
-use crate::sorted::{MergeHints, joins};
-use crate::tag_map::Limit;
+use crate::sorted::{MergeHints, joins, mergeable};
+use crate::tag_map::{Limit, Shape};
 use crate::units::{Hz, Nanos};
 use queue::{Queue, Task};
 use rate::Rate;
@@ -87,22 +88,67 @@ pub const ENTRY: Entry<Build> = Entry {
     name: "bfq",
     summary: "budgets by weight, idling and raised weights for interactive tasks (blk-mq)",
     origin: &[Origin {
-        kernels: "6.1 .. 6.18",
+        kernels: "6.12 .. 6.18",
         file: "block/bfq-iosched.c",
         function: "bfq_select_queue, bfq_bfqq_expire",
         notes: "one group, priorities of tasks and journal only; injection, wakers, stable merges included",
     }],
     options: OPTIONS,
-    conformance: "tables of turns, waits, raising and merges; the property test over all elevators; runs of modelled \
-                  disks under 6.18 next to their twins; budgets and weights in the log of 6.18",
-    build,
+    conformance: "decisions of the kernels' own code on random cases (`cargo xtask oracle`); tables of turns, waits, \
+                  raising and merges; the property test over all elevators; runs of modelled disks under 6.18 next to \
+                  their twins; budgets and weights in the log of 6.18",
+    build: |options, hz| Box::new(begin(options, hz, Rules { limits: Limits::OfMap, injection_unset: false })),
 };
 
-fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
-    Box::new(begin(options, hz))
+/// Until 6.11.
+pub const ENTRY_6_1: Entry<Build> = Entry {
+    name: "bfq-6.1",
+    summary: "as bfq; writes have a share of each word of the scheduler's tags, and the injection limit of a queue is reset \
+              by its first request",
+    origin: &[Origin {
+        kernels: "5.17 .. 6.11",
+        file: "block/bfq-iosched.c",
+        function: "bfq_limit_depth, bfq_update_depths",
+        notes: "as in 6.1.192; which level of 6.12 changed it is not known",
+    }],
+    build: |options, hz| Box::new(begin(options, hz, Rules { limits: Limits::OfWords, injection_unset: true })),
+    ..ENTRY
+};
+
+/// 7.2.
+pub const ENTRY_7_2: Entry<Build> = Entry {
+    name: "bfq-7.2",
+    summary: "as bfq; writes have as many scheduler tags as the driver has, or a share of these",
+    origin: &[Origin {
+        kernels: "7.2",
+        file: "block/bfq-iosched.c",
+        function: "bfq_depth_updated, bfq_init_queue",
+        notes: "the limits are computed before async_depth is; since when is not known",
+    }],
+    build: |options, hz| Box::new(begin(options, hz, Rules { limits: Limits::OfDriver, injection_unset: false })),
+    ..ENTRY
+};
+
+/// What writes have a share of.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Limits {
+    /// Each word of the map of scheduler tags.
+    OfWords,
+    /// The map.
+    OfMap,
+    /// The driver's tags, as long as nobody sets `nr_requests` or `async_depth`.
+    OfDriver,
 }
 
-fn begin(options: &Options, hz: Hz) -> Bfq {
+/// Differences between kernels.
+#[derive(Copy, Clone, Debug)]
+struct Rules {
+    limits: Limits,
+    /// A new queue's injection limit counts as lowered long ago, not as it is made.
+    injection_unset: bool,
+}
+
+fn begin(options: &Options, hz: Hz, rules: Rules) -> Bfq {
     let ms = |name| Nanos::from_ms(options.unsigned(name));
     let timeout = match options.unsigned("timeout_sync_ms") {
         // The kernel's own is an eighth of a second in ticks, rounded down.
@@ -112,8 +158,10 @@ fn begin(options: &Options, hz: Hz) -> Bfq {
     let fixed_budget = options.unsigned("max_budget") as i64;
     Bfq {
         hz,
+        rules,
         slice_idle: Nanos::from_us(options.unsigned("slice_idle_us")),
         timeout,
+        set_timeout: options.unsigned("timeout_sync_ms") != 125,
         fixed_budget,
         fifo_expire: [ms("fifo_expire_async_ms"), ms("fifo_expire_sync_ms")],
         back_max: options.unsigned("back_seek_max_kb") * 2,
@@ -128,6 +176,7 @@ fn begin(options: &Options, hz: Hz) -> Bfq {
         rotational_at_birth: true,
         accounts: Accounts::default(),
         queues: Vec::new(),
+        by_next: RbTree::default(),
         free: Vec::new(),
         asynchronous: None,
         tasks: Vec::new(),
@@ -190,13 +239,18 @@ struct Data {
     queue: u32,
     task: u32,
     expires: Nanos,
+    /// It has its queue, though it may not be there yet.
+    prepared: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Bfq {
     hz: Hz,
+    rules: Rules,
     slice_idle: Nanos,
     timeout: Tick,
+    /// Somebody has set it, which has the budget follow the rate from the start.
+    set_timeout: bool,
     fixed_budget: i64,
     /// By kind: asynchronous, synchronous.
     fifo_expire: [Nanos; 2],
@@ -212,6 +266,8 @@ struct Bfq {
     rotational_at_birth: bool,
     accounts: Accounts,
     queues: Vec<Queue>,
+    /// Queues that may be united with others, by the sector of their next request.
+    by_next: RbTree,
     free: Vec<usize>,
     asynchronous: Option<usize>,
     tasks: Vec<Task>,
@@ -267,6 +323,9 @@ impl Bfq {
             self.rate.begin(ctx.rotational);
             self.rotational_at_birth = ctx.rotational;
             self.flash_with_queueing = !ctx.rotational;
+            if self.set_timeout {
+                self.rate_changed();
+            }
             if self.used {
                 self.was_used();
             }
@@ -318,7 +377,10 @@ impl Bfq {
     }
 
     fn new_queue(&mut self, sync: bool, base: u64, now: Now) -> usize {
-        let queue = Queue::new(sync, self.new_budget(), now);
+        let mut queue = Queue::new(sync, self.new_budget(), now);
+        if self.rules.injection_unset {
+            queue.injection.lowered = LONG_AGO;
+        }
         let index = match self.free.pop() {
             Some(index) => {
                 self.queues[index] = queue;
@@ -378,8 +440,9 @@ impl Bfq {
         if !self.queues[queue].tree.is_empty() {
             return self.place(queue, requests, now);
         }
+        self.unplace(queue);
         let q = &mut self.queues[queue];
-        (q.next, q.findable) = (None, false);
+        q.next = None;
         if q.busy && self.serving != Some(queue) {
             self.no_longer_busy(queue, false);
             let account = &mut self.accounts[queue];
@@ -387,7 +450,7 @@ impl Bfq {
         }
     }
 
-    /// A request begins earlier than it did, or has taken over another one.
+    /// A request begins earlier than it did.
     fn moved(&mut self, requests: &Requests, rq: RqId, now: Now) {
         let Data { key, queue, .. } = self.data[rq.0 as usize];
         let (queue, sector) = (queue as usize, requests[rq].sector.0);
@@ -395,9 +458,16 @@ impl Bfq {
             return;
         }
         let q = &mut self.queues[queue];
+        let passes = q.tree.before(key, rq).is_some_and(|other| sector < self.data[other.0 as usize].key);
         q.tree.remove(key, rq);
         q.tree.insert(sector, rq);
         self.data[rq.0 as usize].key = sector;
+        if self.queues[queue].next == Some(rq) && self.by_next.contains(queue) {
+            self.by_next.set_key(queue, sector);
+        }
+        if !passes {
+            return;
+        }
         let before = self.queues[queue].next;
         let next = self.nearer(requests, before, Some(rq), self.rate.last_position);
         self.queues[queue].next = next;
@@ -405,6 +475,28 @@ impl Bfq {
             self.next_changed(queue, requests);
             self.place(queue, requests, now);
         }
+    }
+
+    /// A request is no more.
+    fn forget(&mut self, rq: RqId) {
+        let Data { queue, task, .. } = self.data[rq.0 as usize];
+        self.data[rq.0 as usize].prepared = false;
+        self.queues[queue as usize].allocated -= 1;
+        self.tasks[task as usize].requests -= 1;
+        self.release(queue as usize);
+    }
+
+    /// Whether a bio may join a request: of its queue, which may just become another one (`bfq_allow_bio_merge`).
+    fn allows(&mut self, own: &mut Option<usize>, bio: &Bio, rq: RqId, requests: &Requests, now: Now) -> bool {
+        let request = &requests[rq];
+        let (task, sync) = (bio.context.task, bio.sync || bio.dir == Dir::Read);
+        let alike = mergeable(request) && request.dir == bio.dir && request.class == bio.class;
+        let Some(queue) = own.filter(|_| alike && (is_sync(request) || !sync)) else { return false };
+        if let Some(into) = self.cooperator(queue, task, bio.sector.0, now) {
+            self.merge_up_to(task, queue, into, now);
+            *own = Some(into);
+        }
+        *own == Some(self.data[rq.0 as usize].queue as usize)
     }
 
     fn queue_of(&self, task: u32, sync: bool) -> Option<usize> {
@@ -435,7 +527,7 @@ impl Bfq {
 
 impl Elevator for Bfq {
     fn quirks(&self) -> Quirks {
-        Quirks { regulates_writeback: true, asks_to_be_run: true, ..Quirks::WAITING }
+        Quirks { regulates_writeback: true, asks_to_be_run: true, merges_within_queues: true, ..Quirks::WAITING }
     }
 
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
@@ -443,21 +535,34 @@ impl Elevator for Bfq {
             return None;
         }
         let now = self.enter(ctx);
-        let (task, sync) = (bio.context.task, bio.sync || bio.dir == Dir::Read);
-        let mut queue = self.queue_of(task, sync)?;
-        if let Some(into) = self.cooperator(queue, task, bio.sector.0, ctx.requests, now) {
-            if self.queue_of(task, true) == Some(queue) {
-                self.merge_up_to(task, queue, into, now);
+        let mut queue = self.queue_of(bio.context.task, bio.sync || bio.dir == Dir::Read);
+        let requests = &*ctx.requests;
+        let mut found = self.hints.newest().filter(|&rq| self.allows(&mut queue, bio, rq, requests, now));
+        let mut kind = found.and_then(|rq| joins(&requests[rq], bio));
+        if kind.is_none() && !ctx.last_only {
+            let behind = self.hints.ending_at(requests, bio.sector.0);
+            found = behind.filter(|&rq| self.allows(&mut queue, bio, rq, requests, now));
+            kind = Some(MergeKind::Back);
+            if found.is_none() {
+                let end = bio.sector.plus(u64::from(bio.nr_sectors)).0;
+                let before = queue.and_then(|queue| self.queues[queue].tree.at(end));
+                found = before.filter(|&rq| self.allows(&mut queue, bio, rq, requests, now));
+                kind = Some(MergeKind::Front);
             }
-            queue = into;
         }
-        let own = |rq: RqId| self.data[rq.0 as usize].queue as usize == queue;
-        let found = self.hints.find(ctx.requests, bio).filter(|(rq, _)| own(*rq)).or_else(|| {
-            let rq = self.queues[queue].tree.at(bio.sector.plus(u64::from(bio.nr_sectors)).0)?;
-            (joins(&ctx.requests[rq], bio) == Some(MergeKind::Front)).then_some((rq, MergeKind::Front))
-        });
+        let found = found.filter(|&rq| kind.is_some() && self.allows(&mut queue, bio, rq, requests, now));
         self.leave_with(ctx);
-        found
+        found.zip(kind)
+    }
+
+    fn continued(&mut self, ctx: &mut Ctx<'_>, rq: RqId, bio: &Bio) -> Option<(RqId, MergeKind)> {
+        if bio.flush {
+            return None;
+        }
+        let now = self.enter(ctx);
+        self.prepare(ctx.requests, rq, now);
+        self.leave_with(ctx);
+        self.hints.find(ctx.requests, bio)
     }
 
     fn merged(&mut self, ctx: &mut Ctx<'_>, rq: RqId, kind: MergeKind) {
@@ -465,6 +570,11 @@ impl Elevator for Bfq {
         let now = self.enter(ctx);
         self.moved(ctx.requests, rq, now);
         self.leave_with(ctx);
+    }
+
+    fn merged_unqueued(&mut self, ctx: &mut Ctx<'_>, kept: RqId, gone: RqId) {
+        self.hints.merged(ctx.requests, kept);
+        self.forget(gone);
     }
 
     fn neighbour(&self, _ctx: &Ctx<'_>, rq: RqId, side: MergeKind) -> Option<RqId> {
@@ -480,7 +590,7 @@ impl Elevator for Bfq {
         let now = self.enter(ctx);
         let (a, b) = (self.data[kept.0 as usize], self.data[gone.0 as usize]);
         let queue = a.queue as usize;
-        if b.expires < a.expires {
+        if a.queue == b.queue && b.expires < a.expires {
             self.data[kept.0 as usize].expires = b.expires;
             self.queues[queue].fifo.move_before(kept, gone);
         }
@@ -488,10 +598,8 @@ impl Elevator for Bfq {
             self.queues[queue].next = Some(kept);
         }
         self.remove(ctx.requests, gone, now);
-        self.queues[queue].allocated -= 1;
-        self.tasks[b.task as usize].requests -= 1;
+        self.forget(gone);
         self.hints.merged(ctx.requests, kept);
-        self.moved(ctx.requests, kept, now);
         self.leave_with(ctx);
     }
 
@@ -564,22 +672,37 @@ impl Elevator for Bfq {
         self.leave_with(ctx);
     }
 
-    fn tag_limit(&self, bio: &Bio, nr_tags: u32) -> Limit {
+    fn tag_limit(&mut self, ctx: &mut Ctx<'_>, bio: &Bio, nr_tags: u32) -> Limit {
+        self.enter(ctx);
+        self.leave_with(ctx);
         let sync = bio.sync || bio.dir == Dir::Read;
         // Reads are free; while a raised queue is busy, writes have less.
-        let depth = match (bio.dir, sync, self.raised_busy > 0) {
-            (Dir::Read, _, _) => nr_tags,
-            (Dir::Write, true, false) => nr_tags * 3 / 4,
-            (Dir::Write, false, false) => nr_tags / 2,
-            (Dir::Write, true, true) => nr_tags * 6 / 16,
-            (Dir::Write, false, true) => nr_tags * 3 / 16,
+        let (sixteenths, of_driver) = match (bio.dir, sync, self.raised_busy > 0) {
+            (Dir::Read, _, _) => (16, nr_tags),
+            (Dir::Write, true, false) => (12, ctx.driver_tags),
+            (Dir::Write, false, false) => (8, ctx.driver_tags * 2 / 3),
+            (Dir::Write, true, true) => (6, ctx.driver_tags / 2),
+            (Dir::Write, false, true) => (3, ctx.driver_tags / 4),
+        };
+        let word = Shape::new(nr_tags).of_word();
+        let of = |all: u32| (all * sixteenths / 16).max(1);
+        let (limit, free) = match self.rules.limits {
+            _ if bio.dir == Dir::Read => (nr_tags, Limit::None),
+            Limits::OfWords => (nr_tags * of(word) / word, Limit::OfWord(of(word))),
+            Limits::OfMap => (of(nr_tags), Limit::OfMap(of(nr_tags))),
+            Limits::OfDriver if of_driver.max(1) >= nr_tags => (of_driver.max(1), Limit::None),
+            Limits::OfDriver => (of_driver.max(1), Limit::OfMap(of_driver.max(1))),
         };
         // A queue that has its share by weight gets a certain tag only, which somebody else has as a rule.
         let Some(queue) = self.queue_of(bio.context.task, sync).filter(|&queue| self.accounts[queue].counted) else {
-            return Limit::OfMap(depth);
+            return free;
         };
         let (weight, all) = (self.accounts[queue].weight(), self.accounts.weights().max(1));
-        let share = (u64::from(depth) * weight + all / 2) / all;
-        Limit::OfMap(if u64::from(self.queues[queue].allocated) >= share.max(1) { 1 } else { depth })
+        let share = (u64::from(limit) * weight + all / 2) / all;
+        match self.rules.limits {
+            _ if u64::from(self.queues[queue].allocated) < share => free,
+            Limits::OfWords => Limit::OfWord(1),
+            Limits::OfMap | Limits::OfDriver => Limit::OfMap(1),
+        }
     }
 }

@@ -333,7 +333,7 @@ impl Elevator for Kyber {
         self.waiting + self.barrier.len()
     }
 
-    fn tag_limit(&self, bio: &Bio, nr_tags: u32) -> Limit {
+    fn tag_limit(&mut self, _ctx: &mut Ctx<'_>, bio: &Bio, nr_tags: u32) -> Limit {
         if bio.dir == Dir::Read || (bio.sync && !self.rules.limits_sync_writes) {
             Limit::None
         } else if self.rules.of_words {

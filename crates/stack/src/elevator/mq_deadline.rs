@@ -203,7 +203,7 @@ impl Elevator for MqDeadline {
         }
     }
 
-    fn tag_limit(&self, bio: &Bio, nr_tags: u32) -> Limit {
+    fn tag_limit(&mut self, _ctx: &mut Ctx<'_>, bio: &Bio, nr_tags: u32) -> Limit {
         let depth = if self.async_depth == 0 { nr_tags } else { self.async_depth };
         match self.tags {
             Tags::Map if bio.dir == Dir::Write => Limit::OfMap(depth),

@@ -26,6 +26,7 @@ enum { QUEUE_FLAG_NOMERGES, QUEUE_FLAG_NOXMERGES, QUEUE_FLAG_SQ_SCHED, ELEVATOR_
 #define RQ_END_IO_NONE 0
 
 struct request;
+struct io_cq;
 #if SHIM_VERSION < 515
 typedef struct list_head shim_plug_list;
 #elif SHIM_VERSION < 612
@@ -39,8 +40,10 @@ struct blk_plug {
 	unsigned short rq_count;
 	bool multiple_queues, has_elevator;
 };
-static struct { struct blk_plug *plug; } shim_task;
-#define current (&shim_task)
+#ifndef SHIM_TASK
+static struct { struct blk_plug *plug; } shim_only_task;
+#define current (&shim_only_task)
+#endif
 struct bvec_iter { sector_t bi_sector; unsigned bi_size; };
 struct bio {
 	struct bvec_iter bi_iter;
@@ -127,6 +130,7 @@ struct elevator_queue {
 	unsigned long flags;
 	DECLARE_HASHTABLE(hash, 6);
 };
+struct gendisk { void *ia_ranges, *bdi; };
 struct queue_limits { unsigned max_sectors, max_segments; };
 struct request_queue {
 	struct elevator_queue *elevator;
@@ -136,7 +140,8 @@ struct request_queue {
 	int node, id;
 	unsigned nr_hw_queues;
 	struct blk_mq_hw_ctx *hctx, *queue_hw_ctx[1];
-	void *stats, *disk;
+	void *stats;
+	struct gendisk *disk;
 	struct { void *queue_rqs; } *mq_ops;
 	spinlock_t queue_lock;
 };
@@ -157,13 +162,13 @@ struct request {
 	struct rb_node rb_node;
 	struct bio *bio, *biotail;
 	void *part, *rq_disk;
-	struct { void *icq; void *priv[2]; } elv;
+	struct { struct io_cq *icq; void *priv[2]; } elv;
 };
 
 #define ELV_ON_HASH(rq) ((rq)->rq_flags & RQF_HASHED)
 #define rq_entry_fifo(node) container_of(node, struct request, queuelist)
 #define rb_entry_rq(node) container_of(node, struct request, rb_node)
-#define blk_rq_pos(rq) ((rq)->__sector)
+static inline sector_t blk_rq_pos(const struct request *rq) { return rq->__sector; }
 #define blk_rq_bytes(rq) ((rq)->__data_len)
 #define blk_rq_sectors(rq) ((rq)->__data_len >> 9)
 #define req_op(rq) ((rq)->cmd_flags & REQ_OP_MASK)
@@ -185,8 +190,10 @@ struct request {
 #define blk_queue_noxmerges(q) test_bit(QUEUE_FLAG_NOXMERGES, &(q)->queue_flags)
 #define blk_queue_flag_set(flag, q) set_bit(flag, &(q)->queue_flags)
 #define blk_queue_flag_clear(flag, q) clear_bit(flag, &(q)->queue_flags)
+#define blk_queue_rot(q) shim_rotates
 #define blk_queue_is_zoned(q) false
-#define blk_queue_nonrot(q) true
+static bool shim_rotates;
+#define blk_queue_nonrot(q) (!shim_rotates)
 #define blk_discard_mergable(rq) false
 #define blk_req_zone_write_lock(rq) ((void)(rq))
 #define blk_req_zone_write_unlock(rq) ((void)(rq))
@@ -260,6 +267,7 @@ static bool shim_wanted;
 #define wbt_enable_default(q) ((void)(q))
 
 static struct request_queue queue;
+static struct gendisk disk;
 static struct blk_mq_hw_ctx hw_queue;
 static struct blk_mq_ctx soft_queue;
 static struct elevator_queue elevator;

@@ -1,5 +1,12 @@
 /* The driver of an elevator: reads steps, answers each with what the device was given. */
 #define MOST 4096
+#ifndef SHIM_UPTIME
+#define SHIM_UPTIME 0
+#define SHIM_JIFFIES 0
+#endif
+#ifndef SHIM_RUNS_ALWAYS
+#define SHIM_RUNS_ALWAYS 1
+#endif
 static struct request slots[MOST], *in_flight[MOST];
 static struct bio bios[1 << 16];
 static unsigned nr_flying, depth, nr_bios;
@@ -37,6 +44,9 @@ static struct request *shim_request(struct bio *bio, unsigned segments)
 		.start_time_ns = now_ns, .tag = -1, .internal_tag = tag };
 	INIT_LIST_HEAD(&rq->queuelist);
 	RB_CLEAR_NODE(&rq->rb_node);
+#ifdef SHIM_TASK
+	rq->elv.icq = current->io_context->icq;
+#endif
 	if (elevator.type->ops.prepare_request)
 		elevator.type->ops.prepare_request(rq);
 	return rq;
@@ -52,9 +62,15 @@ static struct bio *shim_bio(const struct step *step)
 	return bio;
 }
 
+static bool shim_refused;
+
 static void shim_run(void)
 {
-	while (nr_flying < depth && elevator.type->ops.has_work(&hw_queue)) {
+	while (elevator.type->ops.has_work(&hw_queue)) {
+		if (nr_flying >= depth) {
+			shim_refused = true;
+			break;
+		}
 		struct request *rq = elevator.type->ops.dispatch_request(&hw_queue);
 		if (!rq)
 			break;
@@ -121,7 +137,7 @@ static void shim_set(const char *name, long value)
 		entry->store(&elevator, text, strlen(text));
 }
 
-static void shim_start(unsigned nr_requests)
+static void shim_start(unsigned nr_requests, unsigned driver_tags)
 {
 	memset(slots, 0, sizeof(slots));
 	memset(&queue, 0, sizeof(queue));
@@ -131,11 +147,17 @@ static void shim_start(unsigned nr_requests)
 	hw_queue.ctxs[0] = &soft_queue;
 	atomic_set(&hw_queue.elevator_queued, 0);
 	queue.hctx = &hw_queue;
+	queue.disk = &disk;
 	queue.nr_hw_queues = 1;
-	queue.nr_requests = queue.async_depth = nr_requests;
+	queue.nr_requests = nr_requests;
+	queue.async_depth = driver_tags;
 	queue.limits = (struct queue_limits) { 1 << 20, 1 << 15 };
 	nr_flying = 0;
+	shim_refused = shim_wanted = false;
 	memset(&plug, 0, sizeof(plug));
+#ifdef SHIM_TASK
+	shim_forget_tasks();
+#endif
 	current->plug = &plug;
 #if SHIM_VERSION < 515
 	INIT_LIST_HEAD(&plug.mq_list);
@@ -159,18 +181,25 @@ static void shim_start(unsigned nr_requests)
 		elevator.type->ops.init_hctx(&hw_queue, 0);
 }
 
+static void shim_clock(u64 now)
+{
+	now_ns = now;
+	jiffies = SHIM_JIFFIES + now_ns / tick_ns;
+}
+
 static void shim_pass(u64 until)
 {
-#ifdef from_timer
-	while (shim_timer->pending && shim_timer->expires * tick_ns <= until) {
-		jiffies = shim_timer->expires;
-		now_ns = jiffies * tick_ns;
+#ifdef SHIM_TIMER_NS
+	while (shim_timer->pending && SHIM_TIMER_NS(shim_timer) <= until) {
+		shim_clock(max(SHIM_TIMER_NS(shim_timer), now_ns));
 		shim_timer->pending = false;
 		shim_timer->function(shim_timer);
+		if (shim_wanted)
+			shim_run();
+		shim_wanted = false;
 	}
 #endif
-	now_ns = until;
-	jiffies = now_ns / tick_ns;
+	shim_clock(until);
 }
 
 int main(void)
@@ -180,10 +209,10 @@ int main(void)
 	while (next_step(&step)) {
 		switch (step.op) {
 		case '#':
-			shim_start(step.arg[4]);
 			tick_ns = 1000000000 / HZ;
-			now_ns = tick_ns;
-			jiffies = now_ns / tick_ns;
+			shim_clock(SHIM_UPTIME + tick_ns);
+			shim_rotates = step.arg[5];
+			shim_start(step.arg[4], step.arg[0]);
 			depth = step.arg[0];
 			queue.limits.max_sectors = step.arg[1];
 			queue.limits.max_segments = step.arg[2];
@@ -199,10 +228,16 @@ int main(void)
 		case 'b':
 		case 'p': {
 			struct bio *bio = shim_bio(&step);
+#ifdef SHIM_TASK
+			shim_task(step.arg[4]);
+#endif
 			unsigned segments = DIV_ROUND_UP(step.arg[2], 8);
 			bool may = !blk_queue_nomerges(&queue), plugs = step.op == 'p';
 			bool joined = may && ((plugs && shim_joins_plug(bio, segments)) ||
 					      elevator.type->ops.bio_merge(&queue, bio, segments));
+#ifdef SHIM_TASK
+			shim_context();
+#endif
 			struct request *rq = joined ? NULL : shim_request(bio, segments);
 			putchar(joined ? 'j' : rq ? 'n' : 'x');
 			if (rq && plugs)
@@ -214,17 +249,26 @@ int main(void)
 		}
 		case 'u':
 			putchar('u');
+#ifdef SHIM_TASK
+			shim_task(0);
+#endif
 			blk_mq_flush_plug_list(&plug, false);
 			break;
 		case 'c':
 			putchar('c');
 			if (nr_flying)
 				shim_complete(step.arg[0]);
-			shim_wanted = true;
+			shim_wanted |= SHIM_RUNS_ALWAYS || xchg(&shim_refused, false);
 			break;
+#ifdef SHIM_TASK
+		case 'e':
+			putchar('e');
+			shim_exit_task(step.arg[0]);
+			break;
+#endif
 		case 'w':
-			shim_pass(now_ns + step.arg[0] * 1000);
 			putchar('w');
+			shim_pass(now_ns + step.arg[0] * 1000);
 			break;
 		}
 		if (shim_wanted)

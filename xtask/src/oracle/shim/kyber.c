@@ -2,6 +2,7 @@
 #include "shim.h"
 struct timer_list { unsigned long expires; void (*function)(struct timer_list *); bool pending; };
 static struct timer_list *shim_timer;
+#define SHIM_TIMER_NS(t) ((t)->expires * tick_ns)
 #define timer_setup(t, f, flags) (shim_timer = (t), (t)->function = (f), (t)->pending = false)
 #define from_timer(var, t, field) container_of(t, __typeof__(*var), field)
 #define timer_container_of(var, t, field) container_of(t, __typeof__(*var), field)

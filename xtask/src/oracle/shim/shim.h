@@ -225,8 +225,10 @@ static inline unsigned long roundup_pow_of_two(unsigned long n) { return n <= 1 
 #define time_is_after_jiffies(a) time_before(jiffies, a)
 #define jiffies_to_msecs(j) ((unsigned)((j) * (1000 / HZ)))
 #define msecs_to_jiffies(ms) (DIV_ROUND_UP((unsigned long)(ms), 1000 / HZ))
-#define ktime_get_ns() (now_ns)
-#define blk_time_get_ns() (now_ns)
+/* Functions of a kernel may have a variable of the clock's name. */
+static inline u64 shim_now(void) { return now_ns; }
+#define ktime_get_ns() shim_now()
+#define blk_time_get_ns() shim_now()
 
 #define GFP_KERNEL 0
 #define GFP_NOWAIT 0
@@ -234,6 +236,7 @@ static inline unsigned long roundup_pow_of_two(unsigned long n) { return n <= 1 
 #define kzalloc_node(size, flags, node) calloc(1, size)
 #define kzalloc(size, flags) calloc(1, size)
 #define kzalloc_obj(of, ...) calloc(1, sizeof(of))
+#define kmalloc_objs(of, n, ...) calloc(n, sizeof(of))
 #define kcalloc_node(n, size, flags, node) calloc(n, size)
 #define kmalloc_array_node(n, size, flags, node) calloc(n, size)
 #define kvzalloc_node(size, flags, node) calloc(1, size)

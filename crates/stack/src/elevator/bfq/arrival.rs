@@ -15,11 +15,15 @@ const NOT_SMALL: u32 = 32;
 const INTENSITY_WINDOW: Nanos = Nanos::from_ms(200);
 
 impl Bfq {
-    pub(super) fn insert(&mut self, requests: &Requests, rq: RqId, now: Now) {
+    /// Gives a request its queue, unless it has it (`bfq_init_rq`).
+    pub(super) fn prepare(&mut self, requests: &Requests, rq: RqId, now: Now) {
+        if slot(&mut self.data, rq).prepared {
+            return;
+        }
         let request = requests[rq];
-        let (task, sync, sector) = (request.context.task, super::is_sync(&request), request.sector.0);
+        let (task, sync) = (request.context.task, super::is_sync(&request));
         let base = if request.content == Content::Journal { JOURNAL_WEIGHT } else { WEIGHT };
-        let mut queue = self.queue_for(task, sync, base, now);
+        let queue = self.queue_for(task, sync, base, now);
         self.queues[queue].allocated += 1;
         self.tasks[task as usize].requests += 1;
         let q = &mut self.queues[queue];
@@ -29,7 +33,16 @@ impl Bfq {
         if q.just_created && (self.burst_size > 0 || self.busy == 0) {
             self.note_burst(queue, now);
         }
-        if let Some(into) = self.cooperator(queue, task, sector, requests, now) {
+        let data = super::Data { key: request.sector.0, queue: queue as u32, task, expires: now.at, prepared: true };
+        self.data[rq.0 as usize] = data;
+    }
+
+    pub(super) fn insert(&mut self, requests: &Requests, rq: RqId, now: Now) {
+        self.prepare(requests, rq, now);
+        let request = requests[rq];
+        let (task, sync, sector) = (request.context.task, super::is_sync(&request), request.sector.0);
+        let mut queue = self.data[rq.0 as usize].queue as usize;
+        if let Some(into) = self.cooperator(queue, task, sector, now) {
             self.queues[into].allocated += 1;
             self.queues[queue].allocated -= 1;
             if self.tasks[task as usize].queues[1] == Some(queue) {
@@ -41,7 +54,7 @@ impl Bfq {
         }
         self.learn(queue, &request, now);
         let expires = now.at + self.fifo_expire[usize::from(sync)];
-        *slot(&mut self.data, rq) = super::Data { key: sector, queue: queue as u32, task, expires };
+        self.data[rq.0 as usize] = super::Data { key: sector, queue: queue as u32, task, expires, prepared: true };
         self.add_request(queue, requests, rq, now);
         self.queues[queue].fifo.push_back(rq);
         self.hints.added(requests, rq);

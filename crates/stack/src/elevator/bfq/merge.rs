@@ -12,6 +12,7 @@
 
 use super::queue::{Queue, Traits};
 use super::{Bfq, LONG_AGO, Now, Tick};
+use crate::rb_tree::Side;
 use crate::request::Requests;
 
 /// Sectors between requests that count as close.
@@ -29,22 +30,26 @@ impl Bfq {
         if self.flash_with_queueing {
             return;
         }
-        self.queues[queue].findable = false;
+        self.unplace(queue);
         let Some(next) = self.queues[queue].next.filter(|_| !self.too_late_to_merge(queue, now)) else { return };
-        let sector = requests[next].sector;
-        let taken = self
-            .queues
-            .iter()
-            .any(|other| other.findable && other.next.is_some_and(|next| requests[next].sector == sector));
-        self.queues[queue].findable = !taken;
+        let sector = requests[next].sector.0;
+        if self.by_next.search(sector).is_none_or(|found| self.by_next.key(found) != sector) {
+            self.by_next.insert(queue, sector);
+        }
     }
 
-    /// The queue whose next request is nearest to a sector, if it is close.
-    fn find_close(&self, sector: u64, requests: &Requests) -> Option<usize> {
-        let distance = |queue: &Queue| Some(requests[queue.next?].sector.0.abs_diff(sector));
-        let found = self.queues.iter().enumerate().filter(|(_, queue)| queue.findable);
-        let (queue, distance) = found.filter_map(|(i, queue)| Some((i, distance(queue)?))).min_by_key(|it| it.1)?;
-        (distance <= CLOSE).then_some(queue)
+    pub(super) fn unplace(&mut self, queue: usize) {
+        if self.by_next.contains(queue) {
+            self.by_next.remove(queue);
+        }
+    }
+
+    /// A queue whose next request is close to a sector: at it, or one of the two around it.
+    fn find_close(&self, sector: u64) -> Option<usize> {
+        let found = self.by_next.search(sector)?;
+        let is_close = |queue: &usize| self.by_next.key(*queue).abs_diff(sector) <= CLOSE;
+        let side = if self.by_next.key(found) < sector { Side::Right } else { Side::Left };
+        Some(found).filter(is_close).or_else(|| self.by_next.neighbour(found, side).filter(is_close))
     }
 
     fn may_cooperate(&self, queue: usize, other: usize, now: Now) -> bool {
@@ -95,7 +100,6 @@ impl Bfq {
         queue: usize,
         task: u32,
         sector: u64,
-        requests: &Requests,
         now: Now,
     ) -> Option<usize> {
         if let Some(mut into) = self.queues[queue].merges_into {
@@ -128,7 +132,7 @@ impl Bfq {
         {
             return Some(into);
         }
-        let close = self.find_close(sector, requests).filter(|close| *close != queue)?;
+        let close = self.find_close(sector).filter(|close| *close != queue)?;
         if self.may_cooperate(queue, close, now) { self.arrange_merge(queue, close) } else { None }
     }
 

@@ -146,8 +146,6 @@ pub(super) struct Queue {
     pub(super) stable_refs: u32,
     /// The only task.
     pub(super) owner: Option<u32>,
-    /// It can be found by its next request.
-    pub(super) findable: bool,
 }
 
 impl Queue {
@@ -178,7 +176,8 @@ impl Queue {
             seeks: 1,
             last_pos: 0,
             think: Think { last_end: now.at, ..Think::default() },
-            intensity: Intensity { since: now.at, idle: Nanos::ZERO, io_bound: true },
+            // It is made a moment before it has something.
+            intensity: Intensity { since: now.at.saturating_sub(Nanos(1)), idle: Nanos::ZERO, io_bound: true },
             created: now.tick,
             first_io: 0,
             split: LONG_AGO,
@@ -196,7 +195,6 @@ impl Queue {
             tasks: 0,
             stable_refs: 0,
             owner: None,
-            findable: false,
         }
     }
 

@@ -209,7 +209,7 @@ impl Bfq {
     fn charge_time(&mut self, queue: usize, took_ms: i64, now: Now) {
         let usual_ms = i64::from(self.hz.0 / 8) * 1000 / i64::from(self.hz.0);
         let account = &mut self.accounts[queue];
-        let by_time = if took_ms > 0 && took_ms < usual_ms { self.max_budget * took_ms / usual_ms } else { 0 };
+        let by_time = self.max_budget * took_ms.min(usual_ms) / usual_ms;
         let charge = by_time.max(account.service);
         account.budget = account.budget.max(charge);
         let more = charge - account.service;
@@ -458,8 +458,7 @@ impl Bfq {
 
     /// A request is done.
     pub(super) fn done(&mut self, requests: &Requests, rq: RqId, now: Now) {
-        let super::Data { queue, task, .. } = self.data[rq.0 as usize];
-        let queue = queue as usize;
+        let queue = self.data[rq.0 as usize].queue as usize;
         if self.measured == Some(rq) {
             self.adapt_injection(queue, now);
         }
@@ -485,9 +484,7 @@ impl Bfq {
         if !idles && self.in_driver == 0 {
             self.schedule();
         }
-        self.queues[queue].allocated -= 1;
-        self.tasks[task as usize].requests -= 1;
-        self.release(queue);
+        self.forget(rq);
     }
 
     /// Decides about the queue in service: whether it is or will be waited for.
@@ -561,8 +558,9 @@ impl Bfq {
                 *reference = None;
             }
         }
+        self.unplace(queue);
         let q = &mut self.queues[queue];
-        (q.used, q.findable, q.in_burst_list, q.timeout) = (false, false, false, LONG_AGO);
+        (q.used, q.in_burst_list, q.timeout) = (false, false, LONG_AGO);
         self.free.push(queue);
     }
 

@@ -39,7 +39,8 @@ fn a_budget_is_served_in_one_go_and_then_it_is_the_others_turn() {
     // A tenth of that, which counts from the second turn on: two requests would be too much for it.
     assert!(runs(&[("low_latency", 0), ("max_budget", 1700)], 40)[2..].iter().all(|(_, nr)| *nr == 1));
     // Time in service ends a slot too: 40 ms are 10 requests.
-    assert!(runs(&[("low_latency", 0), ("timeout_sync_ms", 40)], 60)[..3].iter().all(|(_, nr)| *nr == 10));
+    let timed = [("low_latency", 0), ("timeout_sync_ms", 40), ("max_budget", 20_000)];
+    assert!(runs(&timed, 60)[..3].iter().all(|(_, nr)| *nr == 10));
 }
 
 #[test]
@@ -108,7 +109,7 @@ const LOGGED: &[Logged] = &[
 fn budgets_and_weights_are_those_in_the_log_of_the_kernel() {
     let mut options = ENTRY.defaults();
     options.set("used", 1);
-    let mut bfq = begin(&options, Hz(250));
+    let mut bfq = begin(&options, Hz(250), Rules { limits: Limits::OfMap, injection_unset: false });
     let mut driver = Driver::new("none", 250);
     let mut in_driver = [None; 4];
     for (nr, &(us, task, logged)) in LOGGED.iter().enumerate() {
@@ -133,7 +134,7 @@ fn budgets_and_weights_are_those_in_the_log_of_the_kernel() {
 
 /// Four random readers of one program on a disk that does a request in 3.5 ms and takes all four at once; the second
 /// one's 37th read is near its 36th.
-fn random_readers(driver: &mut Driver, requests: u64, mut each: impl FnMut(&Driver)) {
+fn random_readers(driver: &mut Driver, requests: u64, mut each: impl FnMut(&mut Driver)) {
     let mut rng = Rng::stream(7, "readers");
     let mut at_device = VecDeque::new();
     let mut reads = [0u64; 4];
@@ -169,7 +170,7 @@ fn short_of_requests(settings: &[(&str, i64)]) -> Option<(u64, u64)> {
     let mut short = Vec::new();
     random_readers(&mut driver, 1500, |driver| {
         let bio = Bio { context: IoContext { task: 1, thread_group: 1 }, ..driver.bio(Read, 5_000_000, 128) };
-        if driver.now > Nanos::from_ms(620) && driver.elevator.tag_limit(&bio, 256) != Limit::OfMap(256) {
+        if driver.now > Nanos::from_ms(620) && driver.tag_limit(&bio, 256) != Limit::None {
             short.push(driver.now.0 / 1_000_000);
         }
     });

@@ -11,6 +11,8 @@
 //! The next one is chosen when something changes, not when it is needed, as in the kernel: one that was chosen for a
 //! jump of the clock stays chosen.
 
+use crate::rb_tree::{RbTree, Side};
+
 /// Fixed point of virtual time.
 const SHIFT: u32 = 22;
 /// Weight of a queue of usual I/O priority, and of the journal's thread, whose is higher by one.
@@ -79,8 +81,9 @@ pub(super) struct Accounts {
     clock: u64,
     /// Sum of weights.
     weights: u64,
+    /// By finish.
+    active: RbTree,
     /// By finish, those that came first first.
-    active: Vec<usize>,
     idle: Vec<usize>,
     /// The active ones in the order in which they were put there.
     order: Vec<usize>,
@@ -166,11 +169,12 @@ impl Accounts {
 
     fn insert(&mut self, queue: usize, place: Place) {
         let finish = self.entities[queue].finish;
-        let list = if place == Place::Active { &mut self.active } else { &mut self.idle };
-        let at = list.partition_point(|&other| self.entities[other].finish <= finish);
-        list.insert(at, queue);
         if place == Place::Active {
+            self.active.insert(queue, finish);
             self.order.push(queue);
+        } else {
+            let at = self.idle.partition_point(|&other| self.entities[other].finish <= finish);
+            self.idle.insert(at, queue);
         }
         self.entities[queue].place = place;
     }
@@ -179,7 +183,7 @@ impl Accounts {
         match self.entities[queue].place {
             Place::Nowhere => return,
             Place::Active => {
-                self.active.retain(|&other| other != queue);
+                self.active.remove(queue);
                 self.order.retain(|&other| other != queue);
             }
             Place::Idle => self.idle.retain(|&other| other != queue),
@@ -195,7 +199,7 @@ impl Accounts {
     /// Forgets one idle entity that the clock has reached, as the kernel does at every move of the clock. With nobody
     /// active the clock is at the last one's finish at once.
     fn forget_idle(&mut self) {
-        if self.active.is_empty()
+        if self.active.root().is_none()
             && let Some(&last) = self.idle.last()
             && self.entities[last].finish <= self.clock
         {
@@ -281,8 +285,8 @@ impl Accounts {
         if !self.entities[queue].counted {
             return;
         }
+        self.finish_after(queue, self.entities[queue].service);
         if self.in_service == Some(queue) {
-            self.finish_after(queue, self.entities[queue].service);
             self.in_service = None;
         } else {
             self.entities[queue].service = 0;
@@ -316,23 +320,46 @@ impl Accounts {
                 return;
             }
         }
-        let Some(earliest) = self.active.iter().map(|&queue| self.entities[queue].start).min() else {
+        let Some(root) = self.active.root() else {
             self.next = None;
             return;
         };
+        let earliest = self.earliest(root);
         let clock = self.clock.max(earliest);
         if (self.in_service.is_none() || expires) && clock > self.clock {
             self.clock = clock;
             self.forget_idle();
         }
-        self.next = self.active.iter().copied().find(|&queue| self.entities[queue].start <= clock);
+        self.next = self.first(root, clock);
+    }
+
+    /// The first start among a node of the tree and those below it.
+    fn earliest(&self, node: usize) -> u64 {
+        let below = [Side::Left, Side::Right].map(|side| self.active.below(node, side));
+        below.into_iter().flatten().map(|node| self.earliest(node)).fold(self.entities[node].start, u64::min)
+    }
+
+    /// Of those whose start has come the one with the smallest finish, or one above it in the tree
+    /// (`bfq_first_active_entity`: it does not turn to the right below one that will do).
+    fn first(&self, mut node: usize, clock: u64) -> Option<usize> {
+        let mut found = None;
+        loop {
+            if self.entities[node].start <= clock {
+                found = Some(node);
+            }
+            let left = self.active.below(node, Side::Left).filter(|left| self.earliest(*left) <= clock);
+            match left {
+                Some(left) => node = left,
+                None if found.is_some() => return found,
+                None => node = self.active.below(node, Side::Right)?,
+            }
+        }
     }
 
     /// The next queue's turn begins.
     pub(super) fn begin(&mut self) -> Option<usize> {
         let queue = self.next?;
         self.in_service = Some(queue);
-        self.entities[queue].service = 0;
         self.extract(queue);
         self.choose(None, false);
         Some(queue)
