@@ -59,7 +59,8 @@ struct Policy {
     not_decisions: &'static [&'static str],
 }
 
-const POLICIES: &[&Policy] = &[&elevators::MQ_DEADLINE, &readahead::READAHEAD, &tags::TAGS, &elevators::KYBER, &elevators::BFQ];
+const POLICIES: &[&Policy] =
+    &[&elevators::MQ_DEADLINE, &readahead::READAHEAD, &tags::TAGS, &elevators::KYBER, &elevators::BFQ];
 
 /// A letter and numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]

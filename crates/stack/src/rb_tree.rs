@@ -294,8 +294,8 @@ mod tests {
                 assert_eq!(tree.neighbour(pair[1].1, Side::Left), Some(pair[0].1));
             }
             if let Some(found) = tree.search(25) {
-                let around = [Side::Left, Side::Right].map(|side| tree.neighbour(found, side).map(|node| tree.key(node)));
-                assert!(around[0].is_none_or(|key| key <= 25) && around[1].is_none_or(|key| key >= 25));
+                let key = |side| tree.neighbour(found, side).map(|node| tree.key(node));
+                assert!(key(Side::Left).is_none_or(|key| key <= 25) && key(Side::Right).is_none_or(|key| key >= 25));
             }
         }
     }

@@ -111,8 +111,8 @@ const LEGEND: &[(char, &str)] = &[
     ('=', "number of a tunable, value"),
     (
         'b',
-        "bio: 0 read, 1 write, 3 synchronous write; sector; sectors; class 1 real time, 2 best effort, 3 idle; task. Answer: \
-         j joined, n new, x no tag; then what was issued",
+        "bio: 0 read, 1 write, 3 synchronous write; sector; sectors; class 1 real time, 2 best effort, 3 idle; task. \
+         Answer: j joined, n new, x no tag; then what was issued",
     ),
     ('p', "the same onto the plug of the task"),
     ('u', "the plug is flushed"),
@@ -161,7 +161,7 @@ pub(super) const KYBER: Policy = Policy {
 const MOST_TASKS: i64 = 64;
 const BUDGETS: &[Tunable] = &[
     ("slice_idle_us", 1, (0, 12_000)),
-    ("timeout_sync_ms", 1, (1, 200)),
+    ("timeout_sync_ms", 1, (1, 120)),
     ("max_budget", 1, (1, 20_000)),
     ("fifo_expire_sync_ms", 1, (1, 300)),
     ("fifo_expire_async_ms", 1, (1, 500)),

@@ -14,13 +14,13 @@
 //!           injected: of the queue whose completions it waits for, or as many as hardly lengthen its own (`service`)
 //! merging   queues near each other, and those of one program, become one (`merge`)
 //! ```
-//! Source: Linux 6.1 to 6.18, `block/bfq-iosched.c` and `block/bfq-wf2q.c`. Known deviations: no groups, actuators or
-//! `strict_guarantees`, no I/O priorities but that of the thread whose first request is the journal's; of several
-//! eligible queues the one with the smallest finish is always found, which the kernel's walk of its tree may miss; the
-//! nearest of two close queues is taken, not the one that the tree shows
-//! first; a request from a plug is united with one of the same queue only. `last_idling_start` plus a time in
-//! nanoseconds as ticks (6.1 to 6.18) never comes, so that it raises no injection limit here either. On a queue whose
-//! flushes are ordered everything behind a flush waits until it has left.
+//! Source: Linux 6.1 to 7.2, `block/bfq-iosched.c` and `block/bfq-wf2q.c`. Known deviations: no groups, actuators or
+//! `strict_guarantees`, no I/O priorities but that of the thread whose first request is the journal's. A queue is made
+//! a moment before its first request arrives; with 6.9 and later, and a plug, the kernel's clock stands still between
+//! the two, and the first think time counts as endless. `last_idling_start` plus a time in nanoseconds as ticks (6.1 to
+//! 7.2) never comes, so that it raises no injection limit here either. On a queue whose flushes are ordered everything
+//! behind a flush waits until it has left. Kernels before 5.17 are taken for 6.1: 5.10 unites no queues for good and
+//! learns what is bound by I/O in another way.
 
 mod arrival;
 mod merge;
@@ -94,22 +94,22 @@ pub const ENTRY: Entry<Build> = Entry {
         notes: "one group, priorities of tasks and journal only; injection, wakers, stable merges included",
     }],
     options: OPTIONS,
-    conformance: "decisions of the kernels' own code on random cases (`cargo xtask oracle`); tables of turns, waits, \
-                  raising and merges; the property test over all elevators; runs of modelled disks under 6.18 next to \
-                  their twins; budgets and weights in the log of 6.18",
+    conformance: "tables of turns, waits, raising and merges; the property test over all elevators; runs of modelled \
+                  disks under 6.18 next to their twins; budgets and weights in the log of 6.18; `cargo xtask oracle`: \
+                  the kernel's own code on random input",
     build: |options, hz| Box::new(begin(options, hz, Rules { limits: Limits::OfMap, injection_unset: false })),
 };
 
 /// Until 6.11.
 pub const ENTRY_6_1: Entry<Build> = Entry {
     name: "bfq-6.1",
-    summary: "as bfq; writes have a share of each word of the scheduler's tags, and the injection limit of a queue is reset \
-              by its first request",
+    summary: "as bfq; writes have a share of each word of the scheduler's tags, and the injection limit of a queue is \
+              reset by its first request",
     origin: &[Origin {
         kernels: "5.17 .. 6.11",
         file: "block/bfq-iosched.c",
         function: "bfq_limit_depth, bfq_update_depths",
-        notes: "as in 6.1.192; which level of 6.12 changed it is not known",
+        notes: "as in 6.1.192; which level of 6.12 changed it is not known; earlier kernels have the nearest",
     }],
     build: |options, hz| Box::new(begin(options, hz, Rules { limits: Limits::OfWords, injection_unset: true })),
     ..ENTRY
@@ -129,7 +129,7 @@ pub const ENTRY_7_2: Entry<Build> = Entry {
     ..ENTRY
 };
 
-/// What writes have a share of.
+/// The tags that writes have a share of.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Limits {
     /// Each word of the map of scheduler tags.

@@ -95,13 +95,7 @@ impl Bfq {
     }
 
     /// The queue with which that of a task had better be united, at a bio or request that begins at `sector`.
-    pub(super) fn cooperator(
-        &mut self,
-        queue: usize,
-        task: u32,
-        sector: u64,
-        now: Now,
-    ) -> Option<usize> {
+    pub(super) fn cooperator(&mut self, queue: usize, task: u32, sector: u64, now: Now) -> Option<usize> {
         if let Some(mut into) = self.queues[queue].merges_into {
             while let Some(next) = self.queues[into].merges_into {
                 into = next;
