@@ -9,6 +9,7 @@ mod elevators;
 mod readahead;
 mod source;
 mod tags;
+mod throttle;
 
 use std::fmt::{self, Write as _};
 use std::io::{BufRead, BufReader, Write as _};
@@ -60,7 +61,7 @@ struct Policy {
 }
 
 const POLICIES: &[&Policy] =
-    &[&elevators::MQ_DEADLINE, &readahead::READAHEAD, &tags::TAGS, &elevators::KYBER, &elevators::BFQ];
+    &[&elevators::MQ_DEADLINE, &readahead::READAHEAD, &tags::TAGS, &elevators::KYBER, &elevators::BFQ, &throttle::THROTTLE];
 
 /// A letter and numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]

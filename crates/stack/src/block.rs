@@ -72,6 +72,8 @@ pub enum Wakeup {
     Unplug,
     /// The elevator had nothing to give although something waits: the worker thread asks again.
     Retry,
+    /// A window of the writeback throttle is over while somebody waits for a place.
+    Throttle,
 }
 
 /// Limits and costs of a queue.
@@ -200,6 +202,7 @@ pub struct BlockQueue {
 
     device_at: Option<Nanos>,
     retry_at: Option<Nanos>,
+    throttle_at: Option<Nanos>,
     elevator_at: Option<Nanos>,
     plug_at: Option<Nanos>,
     /// Reports of rotating disks on each request's last command, by request.
@@ -254,6 +257,7 @@ impl BlockQueue {
 
             device_at: None,
             retry_at: None,
+            throttle_at: None,
             elevator_at: None,
             plug_at: None,
             completions: Vec::new(),
@@ -303,7 +307,9 @@ impl BlockQueue {
                 Budget::Device => true,
             };
             let throttles = rules.wbt && !self.quirks.regulates_writeback;
-            self.wbt = throttles.then(|| Wbt::new(&rules, self.rotational, per_queue));
+            // Only SCSI tells how many commands its device takes (`blk_queue_depth`).
+            let depth = if self.budgeted { per_queue } else { limit };
+            self.wbt = throttles.then(|| Wbt::new(&rules, self.rotational, depth, self.limits.hz));
         } else {
             self.limits.nr_requests = if self.asked_requests == 0 { DEFAULT_REQUESTS } else { self.asked_requests };
             if let Some(nr_requests) = self.elevator.nr_requests() {
@@ -491,6 +497,15 @@ impl BlockQueue {
         } else if asked.kick {
             let wakeup = if asked.unplugs { Wakeup::Unplug } else { Wakeup::Run };
             self.wakeups.push((now + self.limits.kblockd, wakeup));
+        }
+    }
+
+    /// Has the throttle asked at the end of its window if somebody waits for a place.
+    fn watch_throttle(&mut self, now: Nanos) {
+        let timer = self.wbt.as_ref().and_then(Wbt::timer);
+        if timer != self.throttle_at {
+            self.throttle_at = timer;
+            self.wakeups.extend(timer.map(|at| (at.max(now), Wakeup::Throttle)));
         }
     }
 
@@ -860,6 +875,7 @@ impl BlockQueue {
                 let woken = wbt.take_woken();
                 self.freed[Dir::Write as usize] += woken;
                 if !may {
+                    self.watch_throttle(now);
                     return Err(Dir::Write);
                 }
             }
@@ -1419,6 +1435,16 @@ impl BlockQueue {
             Wakeup::Retry => {
                 if self.retry_at == Some(now) {
                     self.run(now, rec);
+                }
+            }
+            Wakeup::Throttle => {
+                if self.throttle_at == Some(now) {
+                    self.throttle_at = None;
+                    if let Some(wbt) = &mut self.wbt {
+                        wbt.look(now);
+                        self.freed[Dir::Write as usize] += wbt.take_woken();
+                    }
+                    self.watch_throttle(now);
                 }
             }
             Wakeup::Unplug => {

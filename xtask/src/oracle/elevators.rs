@@ -19,7 +19,7 @@ use iowhy_stack::units::{Hz, Nanos, Sector};
 use super::{Case, Policy, Step};
 
 /// Tick rate of the shim.
-const HZ: u32 = 250;
+pub(super) const HZ: u32 = 250;
 
 const HEADERS: &[&str] = &[
     "linux/list.h",
@@ -281,9 +281,23 @@ fn valid(case: &Case, directions: i64) -> bool {
     })
 }
 
+/// Limits of a queue that costs no time.
+pub(super) const LIMITS: QueueLimits = QueueLimits {
+    hz: Hz(HZ),
+    max_sectors: 2560,
+    max_segments: 168,
+    nr_requests: 4000,
+    batch_requests: 0,
+    batch_time: Nanos::ZERO,
+    max_queue_sectors: 0,
+    command: Nanos::ZERO,
+    interrupt: Nanos::ZERO,
+    kblockd: Nanos::ZERO,
+};
+
 /// A device that completes what it is told to.
 #[derive(Clone, Default)]
-struct Obedient {
+pub(super) struct Obedient {
     state: Arc<Mutex<State>>,
     depth: u32,
     rotational: bool,
@@ -297,8 +311,22 @@ struct State {
 }
 
 impl Obedient {
+    pub(super) fn new(depth: u32, rotational: bool) -> Obedient {
+        Obedient { depth, rotational, ..Obedient::default() }
+    }
+
     fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
         act(&mut self.state.lock().expect("one thread"))
+    }
+
+    /// Completes the request of that place among those that it has, counted from the oldest; whether it has one.
+    pub(super) fn complete(&self, place: u64) -> bool {
+        self.with(|state| {
+            let place = place as usize % state.in_flight.len().max(1);
+            let tag = (place < state.in_flight.len()).then(|| state.in_flight.remove(place));
+            state.done.extend(tag);
+            tag.is_some()
+        })
     }
 }
 
@@ -352,19 +380,12 @@ fn elevator(stack: &Stack, case: &Case, name: &str, tunables: &[Tunable]) -> Box
 /// The model's answers.
 fn model(stack: &Stack, case: &Case, name: &str, tunables: &[Tunable]) -> Vec<String> {
     let setup = &case.settings[0];
-    let rotational = setup.get(5) != 0;
-    let device = Obedient { depth: setup.unsigned(0) as u32, rotational, ..Obedient::default() };
+    let device = Obedient::new(setup.unsigned(0) as u32, setup.get(5) != 0);
     let limits = QueueLimits {
-        hz: Hz(HZ),
         max_sectors: setup.unsigned(1) as u32,
         max_segments: setup.unsigned(2) as u32,
         nr_requests: setup.unsigned(4) as u32,
-        batch_requests: 0,
-        batch_time: Nanos::ZERO,
-        max_queue_sectors: 0,
-        command: Nanos::ZERO,
-        interrupt: Nanos::ZERO,
-        kblockd: Nanos::ZERO,
+        ..LIMITS
     };
     let rules = QueueRules {
         budget: Budget::Device,
@@ -401,12 +422,7 @@ fn model(stack: &Stack, case: &Case, name: &str, tunables: &[Tunable]) -> Vec<St
             'e' => queue.task_exited(now, context(step.get(0)), &mut rec),
             'u' => queue.flush_plug(now, &mut list, UnplugCause::Finish, &mut rec),
             'c' => {
-                let done = device.with(|state| {
-                    let place = step.unsigned(0) as usize % state.in_flight.len().max(1);
-                    (place < state.in_flight.len()).then(|| state.in_flight.remove(place))
-                });
-                if let Some(tag) = done {
-                    device.with(|state| state.done.push(tag));
+                if device.complete(step.unsigned(0)) {
                     queue.wake(now, Wakeup::Device, &mut rec);
                     while queue.take_finished().is_some() {}
                 }
@@ -459,7 +475,7 @@ fn context(task: i64) -> IoContext {
     IoContext { task: task as u32, thread_group: task as u32 / 4 }
 }
 
-fn bio(step: &Step, now: Nanos) -> Bio {
+pub(super) fn bio(step: &Step, now: Nanos) -> Bio {
     Bio {
         sector: Sector(step.unsigned(1)),
         nr_sectors: step.unsigned(2) as u32,

@@ -4,7 +4,8 @@
 //! throttled   writes except direct ones, and what empties the drive's cache after an fsync; limits: the whole depth
 //!             (synchronous, or a task was stopped for dirty pages within the last second), or a quarter of it
 //!             (background). A write that is flushed after has its place until its data is written
-//! window      100 ms, shorter by the square root of the step; looked at when it is over:
+//! window      100 ms, shorter by the square root of the step; one begins with a throttled write, and with the end of
+//!             the last one if such are in flight or the step is not 0. At its end:
 //!               the fastest of some reads was slower than the target, or one read is out for longer: step + 1
 //!               reads were fine, or there were only writes: step - 1, below 0 too
 //!               nothing, five times: one step towards 0
@@ -15,17 +16,16 @@
 //! depth       of min(16, device's depth): 1 + (depth - 1) >> step, below 0 (depth - 1) << -step up to 3/4 of the
 //!             device; a device of one command: 2, or 1 when throttled
 //! ```
-//! Source: Linux 6.1, `block/blk-wbt.c`, `block/blk-rq-qos.c` (`rq_depth_calc_max_depth`, `rq_qos_wait`). Known
-//! deviations: windows are closed at the next event of the queue rather than by a timer; discards do not exist; every
-//! asynchronous write is taken for background writeback. In 6.1-rc1 a change of order in `wbt_init` (8c5035dfbb94) left
-//! the flag of the drive's cache set for every drive: `wbt_cache=always`.
+//! Source: Linux 6.1 to 7.2, `block/blk-wbt.c`, `block/blk-rq-qos.c` (`rq_depth_calc_max_depth`, `rq_qos_wait`). Known
+//! deviations: discards do not exist; every asynchronous write is taken for background writeback. In 6.1-rc1 a change
+//! of order in `wbt_init` (8c5035dfbb94) left the flag of the drive's cache set for every drive: `wbt_cache=always`.
 
 use std::collections::VecDeque;
 
 use super::rules::QueueRules;
 use crate::event::Dir;
 use crate::request::Bio;
-use crate::units::Nanos;
+use crate::units::{Hz, Jiffies, Nanos};
 
 /// Depth that the steps start from.
 const DEFAULT_DEPTH: u32 = 16;
@@ -35,11 +35,12 @@ const MIN_WRITES: u32 = 3;
 /// Windows without a judgement after which the step drifts towards 0.
 const UNKNOWN_WINDOWS: u32 = 5;
 /// A task that was stopped for dirty pages counts for this time.
-const RECENT_WAIT: Nanos = Nanos::from_ms(1000);
+const RECENT_WAIT_S: u64 = 1;
 
 /// State of one queue.
 #[derive(Clone, Debug)]
 pub(super) struct Wbt {
+    hz: Hz,
     target: Nanos,
     base_window: Nanos,
     device_depth: u32,
@@ -50,8 +51,9 @@ pub(super) struct Wbt {
     scaled_max: bool,
     max_depth: u32,
     unknown: u32,
-    window_start: Nanos,
     window: Nanos,
+    /// End of the window, if there is one.
+    ends: Option<Nanos>,
     reads: u32,
     fastest_read: Nanos,
     writes: u32,
@@ -65,7 +67,7 @@ pub(super) struct Wbt {
     line: VecDeque<bool>,
     /// A synchronous read that is watched: its number and when it was issued.
     watched: Option<(u32, Nanos)>,
-    last_dirty_wait: Option<Nanos>,
+    last_dirty_wait: Option<Jiffies>,
 }
 
 /// Result of a window.
@@ -78,10 +80,11 @@ enum WindowResult {
 }
 
 impl Wbt {
-    pub(super) fn new(rules: &QueueRules, rotational: bool, device_depth: u32) -> Wbt {
+    pub(super) fn new(rules: &QueueRules, rotational: bool, device_depth: u32, hz: Hz) -> Wbt {
         let default = if rotational { Nanos::from_ms(75) } else { Nanos::from_ms(2) };
         let target = if rules.wbt_latency > Nanos::ZERO { rules.wbt_latency } else { default };
         let mut wbt = Wbt {
+            hz,
             target,
             base_window: rules.wbt_window,
             device_depth,
@@ -90,8 +93,8 @@ impl Wbt {
             scaled_max: false,
             max_depth: 0,
             unknown: 0,
-            window_start: Nanos::ZERO,
             window: rules.wbt_window,
+            ends: None,
             reads: 0,
             fastest_read: Nanos::ZERO,
             writes: 0,
@@ -113,27 +116,22 @@ impl Wbt {
         bio.dir == Dir::Write && (!bio.sync || bio.no_idle)
     }
 
-    /// Sets the depth from the step. Says at which end it is.
-    fn calculate(&mut self) {
-        self.scaled_max = false;
+    /// Sets the depth from the step. Whether it cannot rise any more.
+    fn calculate(&mut self) -> bool {
         if self.device_depth == 1 {
             self.max_depth = if self.step > 0 { 1 } else { 2 };
-            self.scaled_max = self.step <= 0;
-            return;
+            return self.step <= 0;
         }
         let depth = DEFAULT_DEPTH.min(self.device_depth);
         if self.step > 0 {
             self.max_depth = 1 + ((depth - 1) >> self.step.min(31));
-        } else {
-            let most = 3 * self.device_depth / 4;
-            let deep = 1 + ((u64::from(depth) - 1) << self.step.unsigned_abs().min(31));
-            if self.step < 0 && deep > u64::from(most) {
-                self.max_depth = most.max(1);
-                self.scaled_max = true;
-            } else {
-                self.max_depth = deep as u32;
-            }
+            return false;
         }
+        let most = 3 * self.device_depth / 4;
+        let deep = 1 + ((u64::from(depth) - 1) << self.step.unsigned_abs().min(31));
+        let too_deep = self.step < 0 && deep > u64::from(most);
+        self.max_depth = if too_deep { most } else { deep as u32 };
+        too_deep
     }
 
     /// Most throttled writes in flight while one of this kind comes.
@@ -142,7 +140,7 @@ impl Wbt {
     }
 
     fn stopped_lately(&self, now: Nanos) -> bool {
-        self.last_dirty_wait.is_some_and(|at| now < at + RECENT_WAIT)
+        self.last_dirty_wait.is_some_and(|at| self.hz.at(now).0 < at.0 + RECENT_WAIT_S * u64::from(self.hz.0))
     }
 
     /// Depth of writeback in the background.
@@ -156,15 +154,23 @@ impl Wbt {
         if again {
             assert!(self.again > 0, "a task that comes again has a place");
             self.again -= 1;
+            self.begin_window(now);
             return true;
         }
         let urgent = bio.sync || bio.prio;
         let may = self.line.is_empty() && self.inflight < self.limit(urgent, now);
-        match may {
-            true => self.inflight += 1,
-            false => self.line.push_back(urgent),
+        if may {
+            self.inflight += 1;
+            self.begin_window(now);
+        } else {
+            self.line.push_back(urgent);
         }
         may
+    }
+
+    /// When the throttle has to look again, as somebody may be woken then.
+    pub(super) fn timer(&self) -> Option<Nanos> {
+        self.ends.filter(|_| !self.line.is_empty())
     }
 
     /// A bio with a place has no tag: its submitter will come again.
@@ -174,6 +180,7 @@ impl Wbt {
 
     /// A place is given back: its request has ended, or was united with another (`wbt_rqw_done`).
     pub(super) fn gave_back(&mut self, now: Nanos) {
+        self.look(now);
         self.inflight -= 1;
         let normal = if self.max_depth <= 2 { self.max_depth } else { self.max_depth.div_ceil(2) };
         let limit = if self.drains && !self.stopped_lately(now) { 0 } else { normal };
@@ -202,7 +209,8 @@ impl Wbt {
 
     /// A task has been stopped because too much was dirty.
     pub(super) fn dirty_wait(&mut self, now: Nanos) {
-        self.last_dirty_wait = Some(now);
+        self.look(now);
+        self.last_dirty_wait = Some(self.hz.at(now));
     }
 
     #[inline]
@@ -216,40 +224,56 @@ impl Wbt {
     #[inline]
     pub(super) fn completed(&mut self, tag: u32, dir: Dir, took: Nanos, now: Nanos) {
         self.look(now);
+        let counts = u32::from(self.ends.is_some());
         match dir {
             Dir::Read => {
-                self.fastest_read = if self.reads == 0 { took } else { self.fastest_read.min(took) };
-                self.reads += 1;
+                if counts > 0 {
+                    self.fastest_read = if self.reads == 0 { took } else { self.fastest_read.min(took) };
+                }
+                self.reads += counts;
                 if self.watched.is_some_and(|(watched, _)| watched == tag) {
                     self.watched = None;
                 }
             }
-            Dir::Write => self.writes += 1,
+            Dir::Write => self.writes += counts,
         }
     }
 
     /// Closes the windows that are over.
     #[inline]
-    fn look(&mut self, now: Nanos) {
-        if now >= self.window_start + self.window {
+    pub(super) fn look(&mut self, now: Nanos) {
+        if self.ends.is_some_and(|ends| ends <= now) {
             self.close_windows(now);
         }
     }
 
+    /// A window begins, unless there is one.
+    fn begin_window(&mut self, now: Nanos) {
+        if self.ends.is_none() {
+            self.set_window(now);
+        }
+    }
+
+    fn set_window(&mut self, now: Nanos) {
+        self.window = self.base_window;
+        if self.step > 0 {
+            // 16 times the window over the root of 256 times the step, as the kernel does without fractions.
+            let root = (u64::from(self.step.unsigned_abs() + 1) << 8).isqrt();
+            self.window = Nanos((self.base_window.0 << 4) / root);
+        }
+        self.ends = Some(self.hz.timer(now, self.hz.at(self.window).0));
+    }
+
     #[cold]
     fn close_windows(&mut self, now: Nanos) {
-        // After a long rest the step has drifted to 0 and all other windows were alike.
-        let mut left = 200;
-        while now >= self.window_start + self.window && left > 0 {
-            let end = self.window_start + self.window;
-            let seen = self.judge(end);
-            self.decide(seen, now);
+        while let Some(end) = self.ends.filter(|end| *end <= now) {
+            self.ends = None;
+            let inflight = self.inflight;
+            self.decide(self.judge(end), end);
             (self.reads, self.writes) = (0, 0);
-            self.window_start = end;
-            left -= 1;
-        }
-        if now >= self.window_start + self.window {
-            self.window_start = now;
+            if self.step != 0 || inflight > 0 {
+                self.set_window(end);
+            }
         }
     }
 
@@ -260,7 +284,7 @@ impl Wbt {
         }
         if self.reads >= MIN_READS && self.writes >= MIN_WRITES {
             if self.fastest_read > self.target { WindowResult::Exceeded } else { WindowResult::Fine }
-        } else if self.writes > 0 || self.inflight > 0 {
+        } else if self.writes > 0 || self.inflight > 0 || self.stopped_lately(now) {
             WindowResult::OnlyWrites
         } else {
             WindowResult::Unknown
@@ -269,37 +293,26 @@ impl Wbt {
 
     fn decide(&mut self, seen: WindowResult, now: Nanos) {
         match seen {
-            WindowResult::Exceeded => self.down(),
+            // From beyond the usual depth straight back to it.
+            WindowResult::Exceeded => self.down(if self.step < 0 { 0 } else { self.step + 1 }),
             WindowResult::Fine | WindowResult::OnlyWrites => self.up(now),
             WindowResult::Unknown => {
                 self.unknown += 1;
-                if self.unknown >= UNKNOWN_WINDOWS {
-                    // The count is kept, so that the drift goes on with every window.
-                    if self.step > 0 {
-                        self.step -= 1;
-                    } else if self.step < 0 {
-                        self.step += 1;
-                    }
-                    self.calculate();
+                if self.unknown < UNKNOWN_WINDOWS {
+                    return;
+                }
+                if self.step > 0 {
+                    self.up(now);
+                } else if self.step < 0 {
+                    self.down(self.step + 1);
                 }
             }
         }
-        if seen != WindowResult::Unknown {
-            self.unknown = 0;
-        }
-        if self.step > 0 {
-            // 16 times the window over the root of 256 times the step, as the kernel does without fractions.
-            let root = (u64::from(self.step.unsigned_abs() + 1) << 8).isqrt();
-            self.window = Nanos((self.base_window.0 << 4) / root);
-        } else {
-            self.window = self.base_window;
-        }
     }
 
-    fn down(&mut self) {
+    fn down(&mut self, step: i32) {
         if self.max_depth > 1 {
-            // From beyond the usual depth straight back to it.
-            self.step = if self.step < 0 { 0 } else { self.step + 1 };
+            (self.step, self.scaled_max, self.unknown) = (step, false, 0);
             self.calculate();
         }
     }
@@ -307,7 +320,8 @@ impl Wbt {
     fn up(&mut self, now: Nanos) {
         if !self.scaled_max {
             self.step -= 1;
-            self.calculate();
+            self.scaled_max = self.calculate();
+            self.unknown = 0;
             self.wake(now);
         }
     }
@@ -320,13 +334,15 @@ mod tests {
 
     /// A queue whose windows see `reads` of that latency and `writes`, one after the other; the depths it ends at.
     fn depths(device_depth: u32, windows: &[(u32, u64, u32)]) -> Vec<u32> {
-        let mut wbt = Wbt::new(&QueueRules::MULTI, false, device_depth);
+        let mut wbt = Wbt::new(&QueueRules::MULTI, false, device_depth, Hz(250));
         let mut depths = vec![wbt.max_depth];
+        let mut now = Nanos::from_ms(4);
         for &(reads, read_us, writes) in windows {
-            let at = wbt.window_start + Nanos::from_us(1);
-            (0..reads).for_each(|tag| wbt.completed(tag, Dir::Read, Nanos::from_us(read_us), at));
-            (0..writes).for_each(|tag| wbt.completed(tag, Dir::Write, Nanos::from_us(50), at));
-            wbt.look(wbt.window_start + wbt.window);
+            wbt.begin_window(now);
+            (0..reads).for_each(|tag| wbt.completed(tag, Dir::Read, Nanos::from_us(read_us), now));
+            (0..writes).for_each(|tag| wbt.completed(tag, Dir::Write, Nanos::from_us(50), now));
+            now = wbt.ends.expect("a window has begun");
+            wbt.look(now);
             depths.push(wbt.max_depth);
         }
         depths
@@ -334,7 +350,7 @@ mod tests {
 
     #[test]
     fn slow_reads_halve_the_depth_and_fast_ones_give_it_back() {
-        let (slow, fast) = ((5, 2_001, 10), (5, 2_000, 10));
+        let (slow, fast, nothing) = ((5, 2_001, 10), (5, 2_000, 10), (0, 0, 0));
         assert_eq!(depths(128, &[slow, slow, slow, slow, slow]), [16, 8, 4, 2, 1, 1]);
         assert_eq!(depths(128, &[slow, slow, fast, fast]), [16, 8, 4, 8, 16]);
         // Without anything to protect it goes up to three quarters of the device.
@@ -344,16 +360,18 @@ mod tests {
         // Reads alone say nothing about writes.
         assert_eq!(depths(128, &[(5, 9_000, 0); 4]), [16; 5]);
         assert_eq!(depths(1, &[slow, fast]), [2, 1, 2]);
-        // Nothing happens in five windows: the step goes back by one with each from then on.
-        assert_eq!(depths(128, &[slow, slow, (0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0)])[6..], [4, 8]);
+        // Nothing happens in five windows: the step goes back by one.
+        let idle = [slow, slow, nothing, nothing, nothing, nothing, nothing, nothing];
+        assert_eq!(depths(128, &idle)[2..], [4, 4, 4, 4, 4, 8, 8]);
     }
 
     #[test]
     fn windows_shrink_by_the_root_of_the_step() {
-        let mut wbt = Wbt::new(&QueueRules::MULTI, false, 128);
+        let mut wbt = Wbt::new(&QueueRules::MULTI, false, 128, Hz(250));
         let mut windows = vec![wbt.window.0];
         for _ in 0..3 {
             wbt.decide(WindowResult::Exceeded, Nanos::ZERO);
+            wbt.set_window(Nanos::ZERO);
             windows.push(wbt.window.0);
         }
         // 16 * 100 ms / isqrt(256 * (step + 1)): 16, 22, 27, 32.

@@ -12,7 +12,7 @@ use iowhy_text as text;
 pub(in crate::incident) const CHECKS: Checks = &[("depth-one", depth_one), ("driver-depth-one", driver_depth_one)];
 
 /// How far old and new may lie apart and be called equal.
-const EQUAL: f64 = 0.02;
+const EQUAL: f64 = 0.01;
 /// CFQ that has one asynchronous queue for all tasks.
 const SHARED_QUEUE: &str = "cfq-2.6.18-164";
 /// CFQ that has one for each task, and takes direct writes for asynchronous.

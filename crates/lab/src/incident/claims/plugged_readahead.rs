@@ -16,7 +16,7 @@ pub(in crate::incident) const CHECKS: Checks =
     &[("overlap-only", overlap_only), ("any-scheduler", any_scheduler), ("gaps", gaps)];
 
 /// How far the slow-downs with different schedulers may lie apart.
-const SAME: f64 = 0.05;
+const SAME: f64 = 0.025;
 /// Share of the data from which on the commands "are" of a size: a reader is in step until it is held up for the first
 /// time.
 const NEARLY_ALL: f64 = 0.9;

@@ -27,7 +27,7 @@ const READERS: [&str; 5] = ["1", "3", "5", "7", "8"];
 /// How far 7 and 8 readers may be from one with small windows.
 const MANY: f64 = 0.15;
 /// How far any number of readers may be from one with large windows.
-const FLAT: f64 = 0.10;
+const FLAT: f64 = 0.05;
 
 /// With small windows three readers are among the two worst cases and many readers are near one; with large windows
 /// all are near one.
