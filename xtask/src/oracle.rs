@@ -60,8 +60,14 @@ struct Policy {
     not_decisions: &'static [&'static str],
 }
 
-const POLICIES: &[&Policy] =
-    &[&elevators::MQ_DEADLINE, &readahead::READAHEAD, &tags::TAGS, &elevators::KYBER, &elevators::BFQ, &throttle::THROTTLE];
+const POLICIES: &[&Policy] = &[
+    &elevators::MQ_DEADLINE,
+    &readahead::READAHEAD,
+    &tags::TAGS,
+    &elevators::KYBER,
+    &elevators::BFQ,
+    &throttle::THROTTLE,
+];
 
 /// A letter and numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,8 +26,11 @@ pub(super) const THROTTLE: Policy = Policy {
     model,
     legend: &[
         ('#', "tags of the driver, rotational, volatile cache"),
-        ('b', "0 read, 1 write in the background, 2 synchronous write, 3 direct write. Answer: n at the device, s asleep, \
-         t without a tag"),
+        (
+            'b',
+            "0 read, 1 write in the background, 2 synchronous write, 3 direct write. Answer: n at the device, s \
+             asleep, t without a tag",
+        ),
         ('c', "the device completes one of those that it has, counted from the oldest; how many writes are woken"),
         ('d', "a task is stopped for dirty pages"),
         ('w', "microseconds pass; how many writes are woken at each end of a window"),

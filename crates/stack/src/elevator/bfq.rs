@@ -97,7 +97,7 @@ pub const ENTRY: Entry<Build> = Entry {
     conformance: "tables of turns, waits, raising and merges; the property test over all elevators; runs of modelled \
                   disks under 6.18 next to their twins; budgets and weights in the log of 6.18; `cargo xtask oracle`: \
                   the kernel's own code on random input",
-    build: |options, hz| Box::new(begin(options, hz, Rules { limits: Limits::OfMap, injection_unset: false })),
+    build: |options, hz| Box::new(begin(options, hz, Rules { limits: Limits::Map, injection_unset: false })),
 };
 
 /// Until 6.11.
@@ -111,7 +111,7 @@ pub const ENTRY_6_1: Entry<Build> = Entry {
         function: "bfq_limit_depth, bfq_update_depths",
         notes: "as in 6.1.192; which level of 6.12 changed it is not known; earlier kernels have the nearest",
     }],
-    build: |options, hz| Box::new(begin(options, hz, Rules { limits: Limits::OfWords, injection_unset: true })),
+    build: |options, hz| Box::new(begin(options, hz, Rules { limits: Limits::Words, injection_unset: true })),
     ..ENTRY
 };
 
@@ -125,7 +125,7 @@ pub const ENTRY_7_2: Entry<Build> = Entry {
         function: "bfq_depth_updated, bfq_init_queue",
         notes: "the limits are computed before async_depth is; since when is not known",
     }],
-    build: |options, hz| Box::new(begin(options, hz, Rules { limits: Limits::OfDriver, injection_unset: false })),
+    build: |options, hz| Box::new(begin(options, hz, Rules { limits: Limits::Driver, injection_unset: false })),
     ..ENTRY
 };
 
@@ -133,11 +133,11 @@ pub const ENTRY_7_2: Entry<Build> = Entry {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Limits {
     /// Each word of the map of scheduler tags.
-    OfWords,
+    Words,
     /// The map.
-    OfMap,
+    Map,
     /// The driver's tags, as long as nobody sets `nr_requests` or `async_depth`.
-    OfDriver,
+    Driver,
 }
 
 /// Differences between kernels.
@@ -688,10 +688,10 @@ impl Elevator for Bfq {
         let of = |all: u32| (all * sixteenths / 16).max(1);
         let (limit, free) = match self.rules.limits {
             _ if bio.dir == Dir::Read => (nr_tags, Limit::None),
-            Limits::OfWords => (nr_tags * of(word) / word, Limit::OfWord(of(word))),
-            Limits::OfMap => (of(nr_tags), Limit::OfMap(of(nr_tags))),
-            Limits::OfDriver if of_driver.max(1) >= nr_tags => (of_driver.max(1), Limit::None),
-            Limits::OfDriver => (of_driver.max(1), Limit::OfMap(of_driver.max(1))),
+            Limits::Words => (nr_tags * of(word) / word, Limit::OfWord(of(word))),
+            Limits::Map => (of(nr_tags), Limit::OfMap(of(nr_tags))),
+            Limits::Driver if of_driver.max(1) >= nr_tags => (of_driver.max(1), Limit::None),
+            Limits::Driver => (of_driver.max(1), Limit::OfMap(of_driver.max(1))),
         };
         // A queue that has its share by weight gets a certain tag only, which somebody else has as a rule.
         let Some(queue) = self.queue_of(bio.context.task, sync).filter(|&queue| self.accounts[queue].counted) else {
@@ -701,8 +701,8 @@ impl Elevator for Bfq {
         let share = (u64::from(limit) * weight + all / 2) / all;
         match self.rules.limits {
             _ if u64::from(self.queues[queue].allocated) < share => free,
-            Limits::OfWords => Limit::OfWord(1),
-            Limits::OfMap | Limits::OfDriver => Limit::OfMap(1),
+            Limits::Words => Limit::OfWord(1),
+            Limits::Map | Limits::Driver => Limit::OfMap(1),
         }
     }
 }

@@ -109,7 +109,7 @@ const LOGGED: &[Logged] = &[
 fn budgets_and_weights_are_those_in_the_log_of_the_kernel() {
     let mut options = ENTRY.defaults();
     options.set("used", 1);
-    let mut bfq = begin(&options, Hz(250), Rules { limits: Limits::OfMap, injection_unset: false });
+    let mut bfq = begin(&options, Hz(250), Rules { limits: Limits::Map, injection_unset: false });
     let mut driver = Driver::new("none", 250);
     let mut in_driver = [None; 4];
     for (nr, &(us, task, logged)) in LOGGED.iter().enumerate() {
