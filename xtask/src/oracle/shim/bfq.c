@@ -45,7 +45,7 @@ static struct hrtimer *shim_timer;
 struct io_context;
 struct io_cq { struct request_queue *q; struct io_context *ioc; };
 struct io_context { int ioprio; atomic_t active_ref; struct io_cq *icq; };
-struct task_struct { struct blk_plug *plug; struct io_context *io_context; int pid, tgid; };
+struct task_struct { struct blk_plug *plug; struct io_context *io_context; int pid; };
 static struct task_struct *current;
 #include "block.h"
 #define get_io_context(ioc) ((void)(ioc))
@@ -63,7 +63,6 @@ static struct task_struct *current;
 #define kmalloc_array(n, size, flags) calloc(n, size)
 #define pr_crit(...) ((void)0)
 #define pr_err(...) ((void)0)
-#define WARN_ON_ONCE(x) WARN_ON(x)
 /* With SHIM_LOG set its own log goes to standard error. */
 #define blk_trace_note_message_enabled(q) (getenv("SHIM_LOG") != NULL)
 #define SHIM_LOG(fmt, ...) ((void)fprintf(stderr, "%llu: " fmt "\n", (unsigned long long)shim_now() / 1000, ##__VA_ARGS__))
@@ -163,7 +162,6 @@ static void shim_task(unsigned number)
 
 	task->plug = &plug;
 	task->pid = 100 + number;
-	task->tgid = 100 + number / 4;
 	current = task;
 }
 

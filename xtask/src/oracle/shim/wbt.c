@@ -77,7 +77,7 @@ static void wake_up_process(struct task_struct *task);
 static ucontext_t shim_main;
 #define STACK 65536
 static struct task_struct tasks[512], *runnable[512];
-static unsigned nr_tasks, nr_runnable;
+static unsigned nr_runnable;
 static void wake_up_process(struct task_struct *task) { runnable[nr_runnable++] = task; }
 static void io_schedule(void)
 {
@@ -143,7 +143,6 @@ static struct blk_stat_callback *blk_stat_alloc_callback(void (*timer)(struct bl
 #define trace_wbt_step(...) ((void)0)
 #define trace_wbt_timer(...) ((void)0)
 #define tracepoint_string(s) (s)
-#define TASK_NORMAL 3
 static u32 int_sqrt(unsigned long x)
 {
 	unsigned long root = 0;
