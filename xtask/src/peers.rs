@@ -15,6 +15,7 @@ mod suite;
 mod sysbench;
 mod tools;
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -72,6 +73,8 @@ struct Ground {
     mmtests: Option<PathBuf>,
     phoronix: Option<PathBuf>,
     whole: bool,
+    /// Folders handed out.
+    cells: Cell<u32>,
 }
 
 /// Output of a command, and its exit code; without one it did not end in time.
@@ -85,14 +88,14 @@ impl Ground {
         self.programs[side as usize].join(name)
     }
 
-    /// An empty folder for a cell.
+    /// An empty folder for a cell; that of the side's last cell goes, unless a program that its parent forgot is in it.
     fn cell(&self, side: Side) -> Result<PathBuf, String> {
-        let folder = self.folder.join(["peer", "ours"][side as usize]);
-        let failed = |error| format!("{}: {error}", folder.display());
-        match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => fs::create_dir_all(&folder).map_err(failed)?,
-        }
+        let cell = self.cells.get();
+        self.cells.set(cell + 1);
+        let parent = self.folder.join(["peer", "ours"][side as usize]);
+        let folder = parent.join(cell.to_string());
+        let _ = fs::remove_dir_all(parent);
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         Ok(folder)
     }
 
@@ -240,6 +243,7 @@ fn judged(binary: &Path, settings: &Settings, steps: &mut Steps) -> Result<Vec<R
         mmtests: checkout(&settings.mmtests)?,
         phoronix: checkout(&settings.phoronix)?,
         whole: settings.whole,
+        cells: Cell::default(),
         folder,
     };
     let folder = ground.folder.clone();

@@ -1,13 +1,15 @@
 //! Steps of a check, the programs they need, and what failed.
 
 use crate::{Outcome, cargo};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest time of a step: what hangs is to be named while there is still somebody who reads it.
 const PATIENCE: Duration = Duration::from_mins(45);
 /// Longest time of a build: a cold one takes a quarter of it.
 const BUILD: Duration = Duration::from_mins(20);
+/// Longest time in which a killed process is expected to be gone.
+const GONE: Duration = Duration::from_secs(30);
 
 /// Steps that failed, with what a person needs to know.
 #[derive(Default)]
@@ -93,8 +95,8 @@ fn timed(name: &str, command: &mut Command, patience: Duration) -> Outcome {
     }
 }
 
-/// Waits for the end. If that is not in sight, the child and the processes below it are ended: the list of them, with
-/// their states and what they wait for, belongs at the end of the output, which is kept longest.
+/// Waits for the end. If that is not in sight, the child and the processes below it are stopped, ended and waited for:
+/// the list of them, with their states and what they wait for, belongs at the end of the output, which is kept longest.
 pub(crate) fn wait(mut child: Child, patience: Duration) -> std::io::Result<Result<ExitStatus, String>> {
     let started = Instant::now();
     while started.elapsed() < patience {
@@ -103,22 +105,49 @@ pub(crate) fn wait(mut child: Child, patience: Duration) -> std::io::Result<Resu
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+    let mut found = vec![child.id().to_string()];
+    let mut processes = String::new();
+    // One that is not stopped yet may start another behind the back of `ps`.
+    loop {
+        Command::new("kill").arg("-STOP").args(&found).stderr(Stdio::null()).status()?;
+        let before = found.len();
+        processes.extend(below(&mut found)?);
+        if found.len() == before {
+            break;
+        }
+    }
+    Command::new("kill").arg("-KILL").args(&found).stderr(Stdio::null()).status()?;
+    child.wait()?;
+    // Until a write has ended, its process may add to a folder that the next one wants to be empty.
+    let killed = Instant::now();
+    while found.iter().any(|process| is_alive(process)) && killed.elapsed() < GONE {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(Err(processes))
+}
+
+/// Adds the processes below those found; returns their lines.
+fn below(found: &mut Vec<String>) -> std::io::Result<Vec<String>> {
     let output = Command::new("ps").args(["-eo", "pid,ppid,stat,etimes,wchan:32,args"]).output()?;
     let listed = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Those who have a parent among those found; a child may stand before its parent.
-    let mut found = vec![child.id().to_string()];
-    let (mut nr, mut processes) = (0, String::new());
+    let of = |line: &str, column: usize| line.split_whitespace().nth(column).unwrap_or_default().to_owned();
+    let (mut nr, mut lines) = (0, Vec::new());
     while nr < found.len() {
-        let of = |line: &str, column: usize| line.split_whitespace().nth(column).map(str::to_owned);
-        let parent = found[nr].clone();
-        for line in listed.lines().filter(|line| of(line, 1).as_ref() == Some(&parent)) {
-            processes.extend(["    ", line, "\n"]);
-            found.extend(of(line, 0));
+        for line in listed.lines().filter(|line| of(line, 1) == found[nr]).collect::<Vec<_>>() {
+            if !found.contains(&of(line, 0)) {
+                lines.push(format!("    {line}\n"));
+                found.push(of(line, 0));
+            }
         }
         nr += 1;
     }
-    Command::new("kill").arg("-KILL").args(&found).status()?;
-    Ok(Err(processes))
+    Ok(lines)
+}
+
+/// A process that has ended may be listed until its parent notices.
+fn is_alive(process: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    !stat.is_empty() && ![") Z ", ") X "].iter().any(|state| stat.contains(state))
 }
 
 pub(crate) fn in_ci() -> bool {
@@ -150,15 +179,6 @@ mod tests {
         let out = child.as_mut().expect("sh starts").stdout.take().expect("a pipe");
         std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a number");
         assert!(wait(child.expect("sh starts"), Duration::ZERO).expect("ps and kill start").is_err());
-        // It is on its way out: whoever adopts it may take a while to notice.
-        let alive = || {
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", line.trim())).unwrap_or_default();
-            !stat.is_empty() && ![") Z ", ") X "].iter().any(|state| stat.contains(state))
-        };
-        let started = Instant::now();
-        while alive() {
-            assert!(started.elapsed() < PATIENCE, "it has been ended");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        assert!(!is_alive(line.trim()));
     }
 }
