@@ -1,6 +1,7 @@
 //! Helper commands, run as `cargo xtask COMMAND`.
 
 mod actions;
+mod archive;
 mod bench;
 mod disksim;
 mod dist;
@@ -15,6 +16,7 @@ mod plant;
 mod plant_live;
 mod programs;
 mod python;
+mod robust;
 mod spell;
 mod steps;
 mod tidy;
@@ -105,6 +107,12 @@ const COMMANDS: &[Command] = &[
         run: plant::run,
     },
     Command {
+        name: "archive",
+        arguments: "FOLDER --seal FILE [--simulated 240] [--guest KERNEL] [--no-live] [--seed 1] [--score ANSWERS]",
+        about: "a benchmark of root causes: recordings with labels, and how tools do on them (docs/archive.json)",
+        run: archive::run,
+    },
+    Command {
         name: "peers",
         arguments: "[--whole] [--only NAME,..] [--page] [--binary | --fio-source | --mmtests | --phoronix PATH]",
         about: "tests, job files and tools of fio, and sysbench, on the peer and on iowhy (docs/COMPATIBILITY.md)",
@@ -133,6 +141,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--only JOB,..] [--schedulers NAME,..] [--disk NAME] [--idle | --busy] [--runs 3] [--page]",
         about: "jobs on a modelled disk, live and simulated, as root: do they agree (docs/MODELS.md)",
         run: twins::run,
+    },
+    Command {
+        name: "robust",
+        arguments: "[--only INCIDENT,..] [--page]",
+        about: "claims of the five incidents with one constant of the models moved (docs/MODELS.md)",
+        run: robust::run,
     },
     Command {
         name: "disksim",

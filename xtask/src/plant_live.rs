@@ -16,11 +16,11 @@
 mod alone;
 mod kinds;
 mod page;
-mod rivals;
+pub(crate) mod rivals;
 mod score;
 pub(crate) mod site;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use iowhy_lab::plant::page::LIVE_TABLE;
@@ -30,6 +30,7 @@ use serde_json::{Value, json};
 
 use crate::{Outcome, renew, root, target_folder};
 use kinds::{Kind, Table};
+use rivals::{Counters, Seen};
 use score::{Label, Side};
 use site::{Site, Variables};
 
@@ -117,6 +118,52 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     Ok(())
 }
 
+/// A case with its label and both sides' recordings.
+pub(crate) struct Kept {
+    /// The kind's name and words.
+    pub(crate) cause: String,
+    /// Rules that name the cause, and those that name the layer; none of a healthy pair.
+    pub(crate) right: Vec<String>,
+    pub(crate) half: Vec<String>,
+    pub(crate) recorded: Recorded,
+}
+
+/// What was recorded of the sides `a` and `b`.
+pub(crate) struct Recorded {
+    pub(crate) files: [Vec<PathBuf>; 2],
+    /// Seconds by the command's own clock.
+    walls: [Vec<f64>; 2],
+    /// Counters of the last recording of each.
+    pub(crate) seen: [Option<Seen>; 2],
+}
+
+/// Records all cases into `folder`, unasked. Those that fail are named and left out.
+pub(crate) fn kept(seed: u64, only: &[String], folder: &Path) -> Result<Vec<Kept>, String> {
+    let mut settings = settings(&[])?;
+    (settings.seed, settings.only, settings.recordings) = (seed, only.to_vec(), 2);
+    settings.keep = Some(folder.to_owned());
+    let table = Table::read(None)?;
+    let (cases, _) = cases(&table, &settings)?;
+    let _signals = signal::Guard::take();
+    let site = Site::new(&settings.binary, None)?;
+    let mut kept = Vec::new();
+    for case in &cases {
+        let recorded = on_grounds(&site, case, |grounds| recorded(&site, case, &settings, grounds));
+        let said = recorded.as_ref().map_or_else(String::as_str, |_| "kept");
+        eprintln!("{} of {}: {said}", case.nr, cases.len());
+        match recorded {
+            Ok(recorded) => {
+                let Kind { name, about, right, half, .. } = case.kind;
+                let (right, half) = (right.clone(), half.clone());
+                kept.push(Kept { cause: format!("{name}: {about}"), right, half, recorded });
+            }
+            Err(error) if signal::raised() => return Err(format!("stopped: {error}")),
+            Err(_) => {}
+        }
+    }
+    Ok(kept)
+}
+
 fn settings(arguments: &[String]) -> Result<Settings, String> {
     let binary = root().join("target/release/iowhy").display().to_string();
     let mut settings = Settings {
@@ -198,10 +245,24 @@ fn cases<'t>(table: &'t Table, settings: &Settings) -> Result<(Vec<Case<'t>>, Ve
     Ok((cases, skipped))
 }
 
-/// Makes one case and asks about it. Its changes are undone whether that works or not.
+/// Makes one case and asks about it.
 fn ask(site: &Site, case: &Case<'_>, settings: &Settings) -> Result<Value, String> {
+    on_grounds(site, case, |grounds| {
+        if settings.one_sided {
+            return alone::ask(site, case, settings, grounds);
+        }
+        explained(settings, case.nr, &recorded(site, case, settings, grounds)?)
+    })
+}
+
+/// Works on the grounds of a case, whose changes are undone whether that succeeds or not.
+fn on_grounds<T>(
+    site: &Site,
+    case: &Case<'_>,
+    work: impl FnOnce(&[Variables]) -> Result<T, String>,
+) -> Result<T, String> {
     let mut grounds = Vec::new();
-    let answer = recorded(site, case, settings, &mut grounds);
+    let answer = made(site, case.kind, &mut grounds).and_then(|()| work(&grounds));
     let mut undone = Vec::new();
     for variables in &grounds {
         undone.push(site.step(&case.kind.teardown, variables, "undo.case"));
@@ -213,8 +274,7 @@ fn ask(site: &Site, case: &Case<'_>, settings: &Settings) -> Result<Value, Strin
     Ok(answer)
 }
 
-fn recorded(site: &Site, case: &Case<'_>, settings: &Settings, grounds: &mut Vec<Variables>) -> Result<Value, String> {
-    let kind = case.kind;
+fn made(site: &Site, kind: &Kind, grounds: &mut Vec<Variables>) -> Result<(), String> {
     for (name, spec) in [("one", Some(&kind.ground)), ("two", kind.ground_b.as_ref())] {
         let Some(spec) = spec else { continue };
         let mut variables = site.ground(spec, name)?;
@@ -222,9 +282,10 @@ fn recorded(site: &Site, case: &Case<'_>, settings: &Settings, grounds: &mut Vec
         site.refresh(name, &mut variables)?;
         grounds.push(variables);
     }
-    if settings.one_sided {
-        return alone::ask(site, case, settings, grounds);
-    }
+    Ok(())
+}
+
+fn recorded(site: &Site, case: &Case<'_>, settings: &Settings, grounds: &[Variables]) -> Result<Recorded, String> {
     let folder = match &settings.keep {
         Some(keep) => keep.join(format!("{:03}", case.nr)),
         None => site.folder.join("recordings"),
@@ -233,18 +294,23 @@ fn recorded(site: &Site, case: &Case<'_>, settings: &Settings, grounds: &mut Vec
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).map_err(failed)?;
     let mut rng = Rng::stream(settings.seed, &format!("plant.live.{}", case.nr));
-    let (mut files, mut walls) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    let mut recorded = Recorded { files: Default::default(), walls: Default::default(), seen: [None; 2] };
     for turn in 0..settings.recordings {
         let first = rng.below(2) as usize;
         for side in [first, 1 - first] {
             let slow = case.slow.is_some_and(|slow| slow as usize == side);
             let path = folder.join(format!("{}{turn}.parquet", ["a", "b"][side]));
-            let record = |run: &str, variables: &Variables| site.record(&settings.binary, run, variables, &path);
-            walls[side].push(site.one(kind, slow, grounds, record)?);
-            files[side].push(path.display().to_string());
+            let (wall, seen) = site.one(case.kind, slow, grounds, |run, variables| {
+                let before = Counters::now(variables);
+                let wall = site.record(&settings.binary, run, variables, &path)?;
+                Ok((wall, Counters::now(variables).since(&before)))
+            })?;
+            recorded.walls[side].push(wall);
+            recorded.seen[side] = Some(seen);
+            recorded.files[side].push(path);
         }
     }
-    explained(settings, case.nr, &files, &walls)
+    Ok(recorded)
 }
 
 impl Site {
@@ -274,9 +340,13 @@ impl Site {
 }
 
 /// The tool's answer, with the walls and without any label.
-fn explained(settings: &Settings, nr: usize, files: &[Vec<String>; 2], walls: &[Vec<f64>; 2]) -> Result<Value, String> {
+fn explained(settings: &Settings, nr: usize, recorded: &Recorded) -> Result<Value, String> {
+    let [a, b] = recorded.files.each_ref().map(|files| {
+        let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+        files.join(",")
+    });
     let output = std::process::Command::new(&settings.binary)
-        .args(["explain", &files[0].join(","), &files[1].join(","), "--json"])
+        .args(["explain", &a, &b, "--json"])
         .output()
         .map_err(|error| format!("{}: {error}", settings.binary))?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -289,8 +359,8 @@ fn explained(settings: &Settings, nr: usize, files: &[Vec<String>; 2], walls: &[
     Ok(json!({
         "case": nr,
         "exit": output.status.code(),
-        "wall_a_s": walls[0],
-        "wall_b_s": walls[1],
+        "wall_a_s": recorded.walls[0],
+        "wall_b_s": recorded.walls[1],
         "answer": document,
     }))
 }

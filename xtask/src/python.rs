@@ -2,7 +2,8 @@
 //! notebooks, use the library of the workspace's own build, next to the Python sources and with packages in a virtual
 //! environment.
 //!
-//! The wheel of `dist` is built with maturin and zig from PyPI, for glibc 2.17 and later (manylinux2014).
+//! Wheels of `dist` are built with maturin and zig from PyPI, for glibc 2.17 and later (manylinux2014) and for musl 1.2
+//! (musllinux).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -74,33 +75,45 @@ pub(crate) fn steps(steps: &mut Steps) {
 /// A program that a new wheel has to run.
 const TRIAL: &str = "import iowhy; print(iowhy.__version__, iowhy.run('dd if=big bs=64k count=9', 'sim:linux-6.18'))";
 
-/// The wheel in the folder `out`, installed in a new environment that sees no Rust.
+/// Targets of wheels, and tags of theirs. The first one is that of this machine.
+const TARGETS: [(&str, &str); 2] =
+    [("x86_64-unknown-linux-gnu", "manylinux2014"), ("x86_64-unknown-linux-musl", "musllinux_1_2")];
+
+/// Wheels in the folder `out`; that for this machine is installed in a new environment that sees no Rust.
 pub(crate) fn wheel(out: &Path) -> Outcome {
     let mut steps = Steps::default();
     if environment(&mut steps, WHEEL) {
-        make_wheel(&mut steps, out);
+        make_wheels(&mut steps, out);
     }
     steps.end()
 }
 
-fn make_wheel(steps: &mut Steps, out: &Path) {
+fn make_wheels(steps: &mut Steps, out: &Path) {
     let clean = folder().join("clean");
     // What is not there need not go. The module of the tests would go into the wheel.
     let _ = std::fs::remove_file(root().join(MODULE));
     for old in [out, &clean] {
         let _ = std::fs::remove_dir_all(old);
     }
-    let mut build = here("maturin", &["build", "--quiet", "--locked", "--release", "--zig"]);
-    steps.run("wheel", build.args(["--compatibility", "manylinux2014", "--out"]).arg(out));
-    let built = std::fs::read_dir(out).into_iter().flatten().flatten().map(|entry| entry.path()).next();
-    let Some(wheel) = built else { return steps.fail("wheel", "none was built") };
+    for (target, tag) in TARGETS {
+        let name = format!("wheel: {tag}");
+        steps.run(&name, Command::new("rustup").args(["target", "add", target]));
+        let mut build = here("maturin", &["build", "--quiet", "--locked", "--release", "--zig", "--target", target]);
+        steps.run(&name, build.args(["--compatibility", tag, "--out"]).arg(out));
+    }
+    let built: Vec<PathBuf> =
+        std::fs::read_dir(out).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let of_here = built.iter().find(|path| path.to_string_lossy().contains("manylinux"));
+    let Some(wheel) = of_here.filter(|_| built.len() == TARGETS.len()) else {
+        return steps.fail("wheel", &format!("built: {built:?}"));
+    };
     steps.run("wheel: a new environment", Command::new("python3").args(["-m", "venv"]).arg(&clean));
     let inside = |program: &str| {
         let mut command = Command::new(clean.join("bin").join(program));
         command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(&clean);
         command
     };
-    steps.run("wheel: pip install", inside("pip").args(["install", "--quiet", "--no-index"]).arg(&wheel));
+    steps.run("wheel: pip install", inside("pip").args(["install", "--quiet", "--no-index"]).arg(wheel));
     steps.run("wheel: used", inside("python").args(["-c", TRIAL]));
 }
 

@@ -20,10 +20,13 @@ pub mod report;
 pub mod scenario;
 pub mod tables;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use iowhy_stack::kernel::{self, Stack};
 use iowhy_stack::layers::Layers;
+use iowhy_stack::origin::Options;
 use iowhy_stack::outcome::{Outcome, Plan, RunError};
 use iowhy_stack::sim;
 
@@ -32,7 +35,7 @@ use file::{Figure, Incident, Row};
 use iowhy_stats::mmtests::Statistic;
 use iowhy_text::diagnose::Problem;
 use metric::Metric;
-use scenario::{Average, Scenario};
+use scenario::{Average, Planned, Scenario};
 
 /// An incident: its parts in the program.
 struct Entry {
@@ -135,9 +138,7 @@ pub struct RunnableRow {
 /// If the incident or the row is unknown.
 pub fn row(id: &str, row: &str) -> Result<RunnableRow, IncidentError> {
     let entry = entry(id)?;
-    let scenario = entry.scenario.ok_or_else(|| IncidentError::NotModelled(id.to_owned()))?;
-    let scenario = scenario::parse(entry.id, scenario)?;
-    let planned = scenario.plan(&file::parse(entry.id, entry.file)?)?;
+    let (_, scenario, planned) = planned(entry, modelled(entry)?)?;
     let names = planned.runs.iter().map(|run| run.id.as_str());
     let Some(run) = planned.runs.iter().find(|run| run.id == row) else {
         return Err(IncidentError::Unknown(
@@ -156,8 +157,7 @@ pub fn row(id: &str, row: &str) -> Result<RunnableRow, IncidentError> {
 /// If the incident is unknown.
 pub fn explained_rows(id: &str) -> Result<[String; 2], IncidentError> {
     let entry = entry(id)?;
-    let scenario = entry.scenario.ok_or_else(|| IncidentError::NotModelled(id.to_owned()))?;
-    let scenario = scenario::parse(entry.id, scenario)?;
+    let scenario = scenario::parse(entry.id, modelled(entry)?)?;
     let part = |names: &[&str]| names.iter().find_map(|name| scenario.why.get(*name)).cloned();
     match (part(&["before", "clean", "fixed"]), part(&["broken"])) {
         (Some(before), Some(broken)) => Ok([before, broken]),
@@ -210,11 +210,64 @@ pub struct How {
     pub sequences: Option<u32>,
     /// Worker threads; they change nothing but the time it takes.
     pub threads: usize,
+    /// A constant that has another value, and by how many percent.
+    pub moved: Option<(Constant, i32)>,
+}
+
+/// A number of a model that no publication gives: of the disk, of the machine, or the cost of direct I/O.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Constant {
+    /// `disk`, `machine` or `direct`.
+    pub kind: &'static str,
+    /// Its tunable.
+    pub name: &'static str,
+}
+
+/// Where a stack has the tunables of a kind.
+type OptionsOf = fn(&mut Stack) -> &mut Options;
+
+impl Constant {
+    const KINDS: [(&'static str, OptionsOf); 3] = [
+        (kernel::DISK, |stack| &mut stack.device.options),
+        ("machine", |stack| &mut stack.machine.options),
+        ("direct", |stack| &mut stack.direct.options),
+    ];
+
+    /// Moves it, by one at least, within what is accepted. False if the models of the stack do not have it.
+    fn shift(self, stack: &mut Stack, percent: i32) -> bool {
+        let Some((_, options)) = Constant::KINDS.iter().find(|(kind, _)| *kind == self.kind) else { return false };
+        let options = options(stack);
+        let Some(spec) = options.specs().iter().find(|spec| spec.name == self.name) else { return false };
+        let value = options.get(self.name);
+        let by = (value * i64::from(percent)) as f64 / 100.0;
+        let by = if by.abs() < 1.0 { by.signum() as i64 } else { by.round() as i64 };
+        let moved = (value + by).clamp(spec.min, spec.max);
+        options.set(self.name, moved);
+        moved != value
+    }
+}
+
+/// The constants that the runs of an incident stand on: numbers other than 0.
+///
+/// # Errors
+/// If the incident is unknown or not modelled.
+pub fn constants(id: &str) -> Result<Vec<Constant>, IncidentError> {
+    let entry = entry(id)?;
+    let (_, _, planned) = planned(entry, modelled(entry)?)?;
+    let mut found = BTreeSet::new();
+    for mut run in planned.runs {
+        for (kind, options) in Constant::KINDS {
+            let options = options(&mut run.plan.stack);
+            let numbers = options.specs().iter().filter(|spec| spec.choices.is_empty() && options.get(spec.name) != 0);
+            found.extend(numbers.map(|spec| Constant { kind, name: spec.name }));
+        }
+    }
+    Ok(found.into_iter().collect())
 }
 
 impl Default for How {
     fn default() -> How {
-        How { sequences: None, threads: std::thread::available_parallelism().map_or(1, usize::from) }
+        How { sequences: None, moved: None, threads: std::thread::available_parallelism().map_or(1, usize::from) }
     }
 }
 
@@ -475,8 +528,18 @@ pub fn combine(hashes: impl Iterator<Item = u64>) -> u64 {
 /// If the incident is unknown or not modelled, or a run fails.
 pub fn run(id: &str, how: How, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<IncidentResult, IncidentError> {
     let entry = entry(id)?;
-    let scenario = entry.scenario.ok_or_else(|| IncidentError::NotModelled(id.to_owned()))?;
-    run_entry(entry, scenario, how, progress)
+    run_entry(entry, modelled(entry)?, how, progress)
+}
+
+fn modelled(entry: &Entry) -> Result<&'static str, IncidentError> {
+    entry.scenario.ok_or_else(|| IncidentError::NotModelled(entry.id.to_owned()))
+}
+
+fn planned(entry: &Entry, scenario: &str) -> Result<(Incident, Scenario, Planned), IncidentError> {
+    let incident = file::parse(entry.id, entry.file)?;
+    let scenario = scenario::parse(entry.id, scenario)?;
+    let planned = scenario.plan(&incident)?;
+    Ok((incident, scenario, planned))
 }
 
 fn run_entry(
@@ -485,9 +548,10 @@ fn run_entry(
     how: How,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<IncidentResult, IncidentError> {
-    let incident = file::parse(entry.id, entry.file)?;
-    let scenario = scenario::parse(entry.id, scenario)?;
-    let mut planned = scenario.plan(&incident)?;
+    let (incident, scenario, mut planned) = planned(entry, scenario)?;
+    if let Some((constant, percent)) = how.moved {
+        planned.runs.iter_mut().for_each(|run| _ = constant.shift(&mut run.plan.stack, percent));
+    }
     let sequences = how.sequences.unwrap_or(scenario.sequences).max(1);
     run_all(&mut planned.runs, sequences, how.threads, progress)?;
     let runs: Vec<Arc<RunResult>> = planned.runs.into_iter().map(Arc::new).collect();
@@ -638,7 +702,7 @@ mod tests {
 
     #[test]
     fn an_unknown_name_gets_the_nearest() {
-        let how = How { sequences: Some(1), threads: 1 };
+        let how = How { sequences: Some(1), moved: None, threads: 1 };
         match run("2004-random-read", how, &|_, _| {}) {
             Err(IncidentError::Unknown(problem)) => assert_eq!(problem.nearest[0], "2004-random-read-split"),
             other => panic!("{other:?}"),

@@ -292,7 +292,7 @@ pub(crate) fn incident(
 ) -> PyResult<Answer> {
     work::aside(py, progress.as_ref(), false, move |steps| {
         let usual = How::default();
-        let how = How { sequences: runs, threads: threads.unwrap_or(usual.threads) };
+        let how = How { sequences: runs, threads: threads.unwrap_or(usual.threads), ..usual };
         let made = published::run(&id, how, &|done, of| steps.advance(done as u64, of as u64));
         let result = made.map_err(|error| match error {
             IncidentError::Unknown(problem) => one(problem),

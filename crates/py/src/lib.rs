@@ -5,7 +5,7 @@
 //! work      long work on another thread than the interpreter: progress, Ctrl-C
 //! shown     JSON as values, pages of notebooks
 //! table     rows as Arrow, without copies
-//! policy    read-ahead written in Python
+//! policy    read-ahead and elevators written in Python
 //! run       jobs, simulated and on the running kernel
 //! answer    compare, explain, why, bisect, incident
 //! swept     sweeps: tasks for any worker
@@ -35,6 +35,7 @@ fn iowhy_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::Table>()?;
     module.add_class::<table::Batch>()?;
     module.add_class::<run::Runs>()?;
+    module.add_class::<policy::Waiting>()?;
     module.add_class::<answer::Answer>()?;
     module.add_class::<kept::Store>()?;
     module.add_class::<kept::Trace>()?;

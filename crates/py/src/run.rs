@@ -16,7 +16,7 @@ use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 
 use crate::error;
-use crate::policy;
+use crate::policy::Makers;
 use crate::shown::{page, plain, value};
 use crate::table::{Draft, Of, Table};
 use crate::work;
@@ -101,13 +101,13 @@ pub(crate) struct Runs {
     request: Arc<RunRequest>,
     executed: Executed,
     problems: Problems,
-    readahead: Option<Py<PyAny>>,
+    makers: Makers,
 }
 
 /// Runs a job at places; see `iowhy run --help`.
 #[pyfunction]
 #[pyo3(signature = (job, on, disk=None, *, repeat=None, seed=None, label=None, store=None, trace=false,
-    options=Vec::new(), readahead=None, progress=None))]
+    options=Vec::new(), readahead=None, elevator=None, progress=None))]
 #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
 pub(crate) fn run(
     py: Python<'_>,
@@ -121,6 +121,7 @@ pub(crate) fn run(
     trace: bool,
     options: Vec<String>,
     readahead: Option<Py<PyAny>>,
+    elevator: Option<Py<PyAny>>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Runs> {
     let mut words = options;
@@ -135,11 +136,10 @@ pub(crate) fn run(
         words.push("--trace".to_owned());
     }
     let (mut request, problems) = resolve(&job, words).map_err(|problems| error::of(py, problems))?;
-    if readahead.is_some() {
-        policy::mixed_in(&mut request).map_err(|problem| error::of(py, error::one(problem)))?;
-    }
+    let makers = Makers { readahead, elevator };
+    makers.mixed_in(&mut request).map_err(|problem| error::of(py, error::one(problem)))?;
     let request = Arc::new(request);
-    let maker = readahead.as_ref().map(|maker| maker.clone_ref(py));
+    let copied = makers.copied(py);
     let real = request.variants.iter().any(|variant| variant.backend.is_real());
     let asked = Arc::clone(&request);
     let executed = work::aside(py, progress.as_ref(), real, move |steps| {
@@ -151,7 +151,7 @@ pub(crate) fn run(
             None => None,
         };
         let advance = |done, of| steps.advance(done as u64, of as u64);
-        Ok(policy::with(maker, || lab::execute_into(&asked, store.as_ref(), &advance)))
+        Ok(copied.with(|| lab::execute_into(&asked, store.as_ref(), &advance)))
     })??;
     if executed.interrupted {
         return Err(work::interrupted());
@@ -162,7 +162,7 @@ pub(crate) fn run(
     if !failures.is_empty() {
         return Err(error::of(py, Problems { list: failures }));
     }
-    Ok(Runs { request, executed, problems, readahead })
+    Ok(Runs { request, executed, problems, makers })
 }
 
 impl Runs {
@@ -259,10 +259,10 @@ impl Runs {
             return Err(error::of(py, error::one(Problem::error(text).help("iowhy.Trace of a recording"))));
         };
         let plan = variant.shape.seeded(&simulator.plan, slot.seed);
-        let maker = self.readahead.as_ref().map(|maker| maker.clone_ref(py));
+        let makers = self.makers.copied(py);
         work::aside(py, None, false, move |_| {
             let mut rows = Rows::default();
-            let made = policy::with(maker, || sim::run_with(&plan, &mut rows).map_err(error::because));
+            let made = makers.with(|| sim::run_with(&plan, &mut rows).map_err(error::because));
             Ok(made.map(|made| made.and_then(|_| rows.0.finish().map_err(error::because))))
         })?
         .and_then(|table| table.map_err(|problems| error::of(py, problems)))

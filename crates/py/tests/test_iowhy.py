@@ -7,6 +7,7 @@ import pathlib
 import signal
 import threading
 import time
+from typing import Any
 
 import iowhy
 import polars
@@ -167,14 +168,67 @@ def test_a_policy_of_python_decides_what_is_read() -> None:
         iowhy.run(job, place, readahead=lambda limit: object())
 
 
-def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    path = ROOT / "crates/py/examples/first_steps.py"
-    spec = importlib.util.spec_from_file_location("first_steps", path)
+class Sweeping:
+    """The nearest request in front of the head; `waits` lets the device wait before each, once."""
+
+    waits = False
+
+    def __init__(self) -> None:
+        self.asked: set[int] = set()
+
+    def next(self, waiting: list[iowhy.Waiting], head: int, now: int) -> int | None:
+        assert all(one.arrived <= now and one.sectors == 8 and not one.write for one in waiting)
+        if self.waits and head not in self.asked:
+            self.asked.add(head)
+            return None
+        return min(range(len(waiting)), key=lambda at: (waiting[at].sector < head, waiting[at].sector))
+
+
+class Patient(Sweeping):
+    waits = True
+
+
+def test_an_elevator_of_python_decides_what_goes_next() -> None:
+    job = "fio --name=r --rw=randread --bs=4k --size=100g --number_ios=200 --ioengine=libaio --iodepth=16 --direct=1"
+    # A drive without a queue of its own.
+    disk = "sata-2014,queue_depth=1"
+    for kernel in ("sim:linux-6.18,nr_requests=64", "sim:linux-4.4"):
+        sweeping = iowhy.run(job, kernel, disk, elevator=Sweeping)
+        first, sorted_by_kernel = (iowhy.run(job, f"{kernel},elevator={of}", disk) for of in ("noop", "deadline"))
+        seconds = [runs.metrics()["elapsed_s"] for runs in (sweeping, first, sorted_by_kernel)]
+        assert seconds[0] < 0.85 * seconds[1] and abs(seconds[0] / seconds[2] - 1) < 0.1
+        assert sweeping.event_hashes == iowhy.run(job, kernel, disk, elevator=Sweeping).event_hashes
+        # After a millisecond, or with the next request, it is asked again: no longer, and of more requests.
+        patient = iowhy.run(job, kernel, disk, elevator=Patient).metrics()["elapsed_s"]
+        assert patient != seconds[0] and abs(patient / seconds[0] - 1) < 0.2
+    with pytest.raises(IndexError, match="next: 99, but 1 requests wait"):
+        iowhy.run("dd if=big bs=4k count=9", "sim:linux-6.18", elevator=Outside)
+
+
+class Outside:
+    def next(self, waiting: list[iowhy.Waiting], head: int, now: int) -> int:
+        return 99
+
+
+def example(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"crates/py/examples/{name}.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.main()
+    return module
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    example("first_steps").main()
     assert "regression" in capsys.readouterr().out
+
+
+def test_a_regression_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = example("regressions")
+    monkeypatch.setattr(search, "KERNELS", ["sim:linux-6.18", "sim:linux-6.18,read_ahead_kb=0"])
+    ratio, disk, options = search.main(jobs=12)[0]
+    assert ratio > 2 and options["rw"] == "read" and options["direct"] == "0"
+    assert {name for name, value in options.items() if value != search.CHOICES[name][0]} <= {"direct", "bs", "size", "jobs"}
 
 
 GRID = {

@@ -66,14 +66,14 @@ impl Counters {
     }
 }
 
-const METRICS: usize = 13;
+pub(crate) const METRICS: usize = 13;
 
 /// The metrics of one side, in the order of [`POINTS`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen([f64; METRICS]);
+pub(crate) struct Seen(pub(crate) [f64; METRICS]);
 
 /// A metric, and the mechanism that its rise and its fall point at.
-const POINTS: [(&str, &str, &str); METRICS] = [
+pub(crate) const POINTS: [(&str, &str, &str); METRICS] = [
     ("r/s", "readahead-off", "device-latency"),
     ("w/s", "synchronous-writes", "device-latency"),
     ("kB/s", "noisy-neighbour", "device-bandwidth"),
@@ -90,7 +90,7 @@ const POINTS: [(&str, &str, &str); METRICS] = [
 ];
 
 /// The mechanism that thresholds point at, of the slow side alone.
-pub(super) fn thresholds(seen: &Seen) -> Option<&'static str> {
+pub(crate) fn thresholds(seen: &Seen) -> Option<&'static str> {
     let [_, _, kbytes, reads_kib, writes_kib, r_await, w_await, queue, util, cpu, _, memory, busy] = seen.0;
     [
         (memory > 10.0, "memory-reclaim"),
@@ -109,7 +109,7 @@ pub(super) fn thresholds(seen: &Seen) -> Option<&'static str> {
 }
 
 /// The mechanism of the metric that changed most from the fast side to the slow one.
-pub(super) fn changed(fast: &Seen, slow: &Seen) -> &'static str {
+pub(crate) fn changed(fast: &Seen, slow: &Seen) -> &'static str {
     // Metrics near zero have no ratio worth a word: a hundredth of their usual unit is added.
     let change = |nr: usize| ((slow.0[nr] + 1.0) / (fast.0[nr] + 1.0)).ln();
     let most = (0..METRICS).max_by(|a, b| change(*a).abs().total_cmp(&change(*b).abs())).unwrap_or(0);

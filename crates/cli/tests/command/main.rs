@@ -366,7 +366,7 @@ fn kernels_are_compared_in_words() {
 
 #[test]
 fn the_page_of_models_is_fresh() {
-    is_fresh_but_for("docs/MODELS.md", "models --markdown", &[iowhy_lab::models::TWINS]);
+    is_fresh_but_for("docs/MODELS.md", "models --markdown", &[iowhy_lab::models::TWINS, iowhy_lab::models::ROBUST]);
 }
 
 #[test]

@@ -713,7 +713,7 @@ source = "s"
     #[test]
     fn an_incident_of_every_kind_of_row_runs_and_is_told() -> Result<(), IncidentError> {
         let entry = Entry { id: "a", file: INCIDENT, scenario: Some(SCENARIO), checks: &[], why: None };
-        let how = How { sequences: None, threads: 1 };
+        let how = How { threads: 1, ..How::default() };
         let result = run_entry(&entry, SCENARIO, how, &|_, _| {})?;
         let of = |id: &str| result.row(id).expect(id).clone();
         assert_eq!((result.sequences, of("old-2").values.len()), (3, 3));

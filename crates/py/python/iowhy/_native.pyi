@@ -21,6 +21,32 @@ class Readahead(Protocol):
     def marker(self, page: int, requested: int, file_pages: int) -> tuple[int, int] | tuple[int, int, int] | None: ...
 
 @final
+class Waiting:
+    """A waiting request."""
+
+    @property
+    def sector(self) -> int: ...
+    @property
+    def sectors(self) -> int: ...
+    @property
+    def write(self) -> bool: ...
+    @property
+    def sync(self) -> bool: ...
+    @property
+    def task(self) -> int: ...
+    @property
+    def arrived(self) -> int: ...
+
+class Elevator(Protocol):
+    """An elevator written in Python.
+
+    `waiting` has the requests in the order in which they came (times in ns, sectors of 512 bytes), `head` is the sector
+    behind the last one that left. The answer is a place in `waiting`, or None: let the device wait, a millisecond at most.
+    """
+
+    def next(self, waiting: list[Waiting], head: int, now: int) -> int | None: ...
+
+@final
 class Problem:
     """One mistake or warning."""
 
@@ -172,6 +198,7 @@ def run(
     trace: bool = False,
     options: Sequence[str] = ...,
     readahead: Callable[[int], Readahead] | None = None,
+    elevator: Callable[[], Elevator] | None = None,
     progress: _Progress | None = None,
 ) -> Runs:
     """Runs a job at places.
@@ -179,7 +206,8 @@ def run(
     `job` is the path of a job file, its text, a line of words, or a list of words. `on` and `disk` are the words of
     the command line. With a label or a store the runs are kept; with `trace`, all their events, too. `options` are
     further words of `iowhy run`. `progress(done, of)` is called on the way. `readahead(limit)` makes the policy of an
-    opened file, whose limit is `limit` pages, in place of the kernel's; it is slow.
+    opened file, whose limit is `limit` pages, in place of the kernel's; `elevator()` makes that of the queue. Both are
+    slow.
     """
 
 def compare(

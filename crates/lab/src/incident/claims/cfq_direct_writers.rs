@@ -175,7 +175,7 @@ mod tests {
 
     fn simulated(scenario: &str) -> IncidentResult {
         let entry = Entry { id: "a", file: INCIDENT, scenario: None, checks: CHECKS, why: Some(why) };
-        run_entry(&entry, scenario, How { sequences: None, threads: 1 }, &|_, _| {}).expect("a result")
+        run_entry(&entry, scenario, How { threads: 1, ..How::default() }, &|_, _| {}).expect("a result")
     }
 
     #[test]

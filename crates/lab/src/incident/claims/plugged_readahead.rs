@@ -266,7 +266,7 @@ each = { variant = ["old", "new"] }
     fn the_plug_is_seen_where_it_is_held_and_only_there() -> Result<(), IncidentError> {
         let held = |scenario: &str| -> Result<(Vec<bool>, String), IncidentError> {
             let entry = Entry { id: "a", file: INCIDENT, scenario: None, checks: CHECKS, why: Some(why) };
-            let result = run_entry(&entry, scenario, How { sequences: None, threads: 1 }, &|_, _| {})?;
+            let result = run_entry(&entry, scenario, How { threads: 1, ..How::default() }, &|_, _| {})?;
             Ok((result.claims.iter().map(|claim| claim.held).collect(), result.why))
         };
         let (claims, why) = held(SCENARIO)?;

@@ -1,0 +1,122 @@
+//! `cargo xtask robust`: the claims of an incident with each constant of its models moved by 10 and by 20 percent.
+//!
+//! One constant moves at a time, in all runs of the incident: numbers of the disk, of the machine and of the cost of
+//! direct I/O that are other than 0. A small number moves by one at least. Constants without an effect on the first
+//! repetition of any run are counted and not run further.
+
+use std::time::Instant;
+
+use iowhy_lab::incident::{self, Constant, How, IncidentResult};
+use iowhy_lab::models::ROBUST;
+
+use crate::{Outcome, renew};
+
+/// The incidents of the mission.
+const INCIDENTS: &[&str] = &[
+    "2004-random-read-split",
+    "2010-cfq-direct-writers",
+    "2012-direct-io-stale-cache",
+    "2012-plugged-readahead",
+    "2018-readahead-window",
+];
+/// Percent.
+const MOVES: [[i32; 2]; 2] = [[-10, 10], [-20, 20]];
+
+/// A move that a required claim does not survive.
+struct Broken {
+    constant: Constant,
+    percent: i32,
+    claims: Vec<String>,
+}
+
+struct Row {
+    id: &'static str,
+    constants: usize,
+    effective: usize,
+    /// For each size of moves.
+    runs: [usize; 2],
+    broken: [Vec<Broken>; 2],
+}
+
+impl Row {
+    fn line(&self) -> String {
+        let cells = [0, 1].map(|nr| {
+            let words = self.broken[nr].iter().map(|broken| {
+                let Constant { kind, name } = broken.constant;
+                format!("`{kind}.{name}` {:+} %: {}", broken.percent, broken.claims.join(", "))
+            });
+            let list = words.collect::<Vec<_>>().join("; ");
+            let list = if list.is_empty() { String::new() } else { format!(": {list}") };
+            format!("{} of {}{list}", self.broken[nr].len(), self.runs[nr])
+        });
+        format!("| {} | {} | {} | {} | {} |", self.id, self.constants, self.effective, cells[0], cells[1])
+    }
+}
+
+/// Runs what is asked for and prints the table.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let (mut only, mut page) = (INCIDENTS.to_vec(), false);
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--page" => page = true,
+            "--only" => {
+                let names: Vec<&str> = words.next().ok_or("--only needs incidents")?.split(',').collect();
+                only.retain(|id| names.contains(id));
+            }
+            other => return Err(format!("unknown word `{other}`: --only ID,.., --page")),
+        }
+    }
+    let mut lines = vec![
+        "| incident | constants | with an effect | 10 % | 20 % |".to_owned(),
+        "| --- | ---: | ---: | --- | --- |".to_owned(),
+    ];
+    for id in only {
+        lines.push(of(id)?.line());
+    }
+    println!("{}", lines.join("\n"));
+    if page { renew("MODELS.md", ROBUST, &lines.join("\n")) } else { Ok(()) }
+}
+
+fn result(id: &str, sequences: Option<u32>, moved: Option<(Constant, i32)>) -> Result<IncidentResult, String> {
+    let how = How { sequences, moved, ..How::default() };
+    incident::run(id, how, &|_, _| {}).map_err(|error| format!("{id}: {error}"))
+}
+
+fn of(id: &'static str) -> Result<Row, String> {
+    let constants = incident::constants(id).map_err(|error| format!("{id}: {error}"))?;
+    let mut row = Row { id, constants: constants.len(), effective: 0, runs: [0; 2], broken: [Vec::new(), Vec::new()] };
+    let held = failed(&result(id, None, None)?);
+    if !held.is_empty() {
+        return Err(format!("{id}: claims that do not hold as it is: {}", held.join(", ")));
+    }
+    let usual = result(id, Some(1), None)?.event_hash();
+    for (nr, &constant) in constants.iter().enumerate() {
+        let begun = Instant::now();
+        let mut changes = false;
+        for percent in MOVES[1] {
+            changes |= result(id, Some(1), Some((constant, percent)))?.event_hash() != usual;
+        }
+        if changes {
+            row.effective += 1;
+            for (size, percents) in MOVES.iter().enumerate() {
+                for &percent in percents {
+                    row.runs[size] += 1;
+                    let claims = failed(&result(id, None, Some((constant, percent)))?);
+                    if !claims.is_empty() {
+                        row.broken[size].push(Broken { constant, percent, claims });
+                    }
+                }
+            }
+        }
+        let Constant { kind, name } = constant;
+        let found = if changes { "runs" } else { "has no effect" };
+        eprintln!("{id}: {kind}.{name} {found} ({} of {}, {:.0?})", nr + 1, constants.len(), begun.elapsed());
+    }
+    Ok(row)
+}
+
+/// Required claims that do not hold.
+fn failed(result: &IncidentResult) -> Vec<String> {
+    result.counted().filter(|claim| claim.required && !claim.held).map(|claim| claim.id.clone()).collect()
+}
