@@ -132,7 +132,7 @@ impl Archive {
         for (nr, words) in sides.into_iter().enumerate() {
             let (label, seed) = (format!("{name}-{}", ["a", "b"][nr]), format!("--seed={}", 1 + 100 * nr));
             let mut command = self.iowhy();
-            command.args(words.split_whitespace()).args(["--json", "--quiet", "--trace", "--blind", &seed]);
+            command.args(words.split_whitespace()).args(["--json", "--trace", "--blind", &seed]);
             let said = json_of(command.arg(format!("--label={label}")), &[0])?;
             counters[nr] = seen(&said["runs"][0]).0.to_vec();
         }
