@@ -7,7 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use iowhy_text::diagnose::Problems;
@@ -45,6 +45,48 @@ impl Progress {
     }
 }
 
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Threads without work, and their process: a fork leaves them behind. A new one for each call would cost more than
+/// the call.
+static IDLE: Mutex<(u32, Vec<Sender<Work>>)> = Mutex::new((0, Vec::new()));
+/// Most of them.
+const KEPT: usize = 4;
+
+/// Those of this process, unless somebody has them now.
+fn idle() -> Option<MutexGuard<'static, (u32, Vec<Sender<Work>>)>> {
+    let mut idle = IDLE.try_lock().ok()?;
+    if idle.0 != std::process::id() {
+        // Their channels are as they were at the fork: nobody listens.
+        *idle = (std::process::id(), Vec::new());
+    }
+    Some(idle)
+}
+
+/// Has the work done by a thread that has none.
+fn give(work: Work) -> std::io::Result<()> {
+    let sent = match idle().and_then(|mut idle| idle.1.pop()) {
+        Some(thread) => thread.send(work).map_err(|unsent| unsent.0),
+        None => Err(work),
+    };
+    let Err(mut work) = sent else { return Ok(()) };
+    let (send, receive) = mpsc::channel();
+    let labour = move || {
+        loop {
+            work();
+            match idle() {
+                Some(mut idle) if idle.1.len() < KEPT => idle.1.push(send.clone()),
+                _ => return,
+            }
+            match receive.recv() {
+                Ok(next) => work = next,
+                Err(_) => return,
+            }
+        }
+    };
+    std::thread::Builder::new().name("iowhy".to_owned()).spawn(labour).map(drop)
+}
+
 /// Does the work, and calls `progress(done, of)` on the way. `real` work ends by itself after a signal.
 pub(crate) fn aside<T: Send + 'static>(
     py: Python<'_>,
@@ -63,13 +105,13 @@ pub(crate) fn aside<T: Send + 'static>(
         }
     };
     let reports = Progress { tell: Mutex::new(Box::new(tell)), left: Arc::clone(&left) };
-    let thread = std::thread::Builder::new().name("iowhy".to_owned()).spawn(move || {
+    let given = give(Box::new(move || {
         let ended = catch_unwind(AssertUnwindSafe(|| work(&reports)));
         if let Ok(result) = ended {
             let _ = send.send(Told::Ended(result));
         }
-    });
-    thread.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    }));
+    given.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     let receive = Mutex::new(receive);
     let mut stopped = None;
     loop {

@@ -168,6 +168,14 @@ def test_a_policy_of_python_decides_what_is_read() -> None:
         iowhy.run(job, place, readahead=lambda limit: object())
 
 
+def test_a_fork_has_threads_of_its_own() -> None:
+    expected = iowhy.run(JOB, "sim:linux-4.4").event_hashes
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if iowhy.run(JOB, "sim:linux-4.4").event_hashes == expected else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 class Sweeping:
     """The nearest request in front of the head; `waits` lets the device wait before each, once."""
 
