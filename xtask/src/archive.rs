@@ -71,7 +71,7 @@ struct Archive {
 
 /// The command.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    let (mut folder, mut seal, mut guest, mut only) = (None, None, None, Vec::new());
+    let (mut folder, mut seal, mut guests, mut only) = (None, None, Vec::new(), Vec::new());
     let (mut seed, mut simulated, mut live, mut scored) = (1, 240, true, Vec::new());
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             "--seal" => seal = Some(PathBuf::from(next()?)),
             "--seed" => seed = u64::from(number(next()?)?),
             "--simulated" => simulated = number(next()?)?,
-            "--guest" => guest = Some(next()?),
+            "--guest" => guests = next()?.split(',').map(str::to_owned).collect::<Vec<_>>(),
             "--only" => only = next()?.split(',').map(str::to_owned).collect(),
             "--no-live" => live = false,
             "--score" => scored.push(PathBuf::from(next()?)),
@@ -103,8 +103,8 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let folder = std::fs::canonicalize(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut archive = Archive { folder, binary: release_binary()?, labels: BTreeMap::new(), counters: BTreeMap::new() };
     archive.simulated(seed, simulated)?;
-    if let Some(kernel) = guest {
-        archive.guests(&kernel)?;
+    for kernel in &guests {
+        archive.guests(kernel)?;
     }
     if live {
         archive.live(seed, &only)?;

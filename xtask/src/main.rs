@@ -108,7 +108,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "archive",
-        arguments: "FOLDER --seal FILE [--simulated 240] [--guest KERNEL] [--no-live] [--seed 1] [--score ANSWERS]",
+        arguments: "FOLDER --seal FILE [--simulated 240] [--guest KERNEL,..] [--no-live] [--seed 1] [--score ANSWERS]",
         about: "a benchmark of root causes: recordings with labels, and how tools do on them (docs/archive.json)",
         run: archive::run,
     },
