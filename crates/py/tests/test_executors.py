@@ -44,6 +44,23 @@ def test_a_cluster_of_dask_makes_the_same(client: Any, local: polars.DataFrame) 
     assert spread.equals(local)
 
 
+class Job:
+    """As submitit has them: no future."""
+
+    def __init__(self, future: "Future[Any]") -> None:
+        self.done, self.result, self.cancel = future.done, future.result, future.cancel
+
+
+class Jobs(ThreadPoolExecutor):
+    def submit(self, work: Any, /, *words: Any) -> Any:  # type: ignore[override]
+        return Job(super().submit(work, *words))
+
+
+def test_jobs_that_are_no_futures_are_waited_for(local: polars.DataFrame) -> None:
+    with Jobs(2) as executor:
+        assert polars.DataFrame(iowhy.sweep(GRID, executor=executor)).equals(local)
+
+
 def test_a_killed_worker_loses_nothing(client: Any, tmp_path: pathlib.Path) -> None:
     # Of a second or more, so that the worker dies amid a task.
     grid = {**GRID, "job": "dd if=big bs=${bs} count=20000", "seeds": 3, "per_task": 3}

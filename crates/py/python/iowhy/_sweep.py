@@ -1,4 +1,4 @@
-"""Sweeps over any executor of `concurrent.futures`: tasks of a thousand points, sent as one text and a number.
+"""Sweeps over any executor of `concurrent.futures`, or submitit's: tasks of a thousand points, a text and a number each.
 
 A task that fails with its worker (killed, lost) is named in a warning and sent again, twice; then its points are without
 a result, and the others go on. Results are the bytes of Parquet files, so that workers need no common folder.
@@ -7,18 +7,34 @@ a result, and the others go on. Results are the bytes of Parquet files, so that 
 from __future__ import annotations
 
 import json
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from . import _native
 from ._native import Swept
 
 _AGAIN = 2
 _AHEAD = 64
+
+
+class Submits(Protocol):
+    """An executor: `submit` yields a future, or a job with `done`, `result` and `cancel`."""
+
+    def submit(self, fn: Any, /, *args: Any) -> Any: ...
+
+
+def _ended(running: Iterable[Any]) -> Iterable[Any]:
+    """Tasks that have ended, after half a second at most. Jobs that are no futures, as submitit's, are asked each."""
+    jobs = list(running)
+    if all(isinstance(job, Future) for job in jobs):
+        return wait(jobs, timeout=0.5, return_when=FIRST_COMPLETED).done
+    time.sleep(0.1)
+    return [job for job in jobs if job.done()]
 
 
 def _work(plan: str, task: int, times: int) -> bytes:
@@ -33,7 +49,7 @@ def sweep(
     job: str | list[str] | None = None,
     metrics: list[str] | None = None,
     out: str | PathLike[str] | None = None,
-    executor: Executor | None = None,
+    executor: Submits | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Swept:
@@ -41,8 +57,8 @@ def sweep(
 
     `grid` is a mapping with the keys of `iowhy sweep`'s TOML, the path of such a file, or an iterable of points
     (`{"on": ..., "disk": ..., "options": {...}, "seed": ...}`), for which `job` is needed. With `out`, results are kept
-    as Parquet files there, and a second call makes what is missing. `executor` is any of `concurrent.futures`; without
-    one, `threads` threads of this process work.
+    as Parquet files there, and a second call makes what is missing. `executor` is any of `concurrent.futures`, or one of
+    submitit; without one, `threads` threads of this process work.
     """
     points: str | None = None
     if isinstance(grid, (str, PathLike)):
@@ -63,12 +79,12 @@ def sweep(
 
 
 def _spread(
-    plan: str, folder: Path | None, executor: Executor, progress: Callable[[int, int], object] | None
+    plan: str, folder: Path | None, executor: Submits, progress: Callable[[int, int], object] | None
 ) -> Swept:
     wanted = _native.sweep_wanted(plan, folder)
     made: list[bytes] = []
     waiting = iter(wanted)
-    running: dict[Future[bytes], tuple[int, int]] = {}
+    running: dict[Any, tuple[int, int]] = {}
     ended = lost = 0
 
     def send(task: int, times: int) -> None:
@@ -78,8 +94,7 @@ def _spread(
         for task in wanted[:_AHEAD]:
             send(next(waiting), 0)
         while running:
-            done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
-            for future in done:
+            for future in _ended(running):
                 task, times = running.pop(future)
                 try:
                     result = future.result()
