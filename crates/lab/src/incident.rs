@@ -233,17 +233,15 @@ impl Constant {
         ("direct", |stack| &mut stack.direct.options),
     ];
 
-    /// Moves it, by one at least, within what is accepted. False if the models of the stack do not have it.
-    fn shift(self, stack: &mut Stack, percent: i32) -> bool {
-        let Some((_, options)) = Constant::KINDS.iter().find(|(kind, _)| *kind == self.kind) else { return false };
+    /// Moves it, by one at least, within what is accepted, if the models of the stack have it.
+    fn shift(self, stack: &mut Stack, percent: i32) {
+        let Some((_, options)) = Constant::KINDS.iter().find(|(kind, _)| *kind == self.kind) else { return };
         let options = options(stack);
-        let Some(spec) = options.specs().iter().find(|spec| spec.name == self.name) else { return false };
+        let Some(spec) = options.specs().iter().find(|spec| spec.name == self.name) else { return };
         let value = options.get(self.name);
         let by = (value * i64::from(percent)) as f64 / 100.0;
         let by = if by.abs() < 1.0 { by.signum() as i64 } else { by.round() as i64 };
-        let moved = (value + by).clamp(spec.min, spec.max);
-        options.set(self.name, moved);
-        moved != value
+        options.set(self.name, (value + by).clamp(spec.min, spec.max));
     }
 }
 
@@ -550,7 +548,7 @@ fn run_entry(
 ) -> Result<IncidentResult, IncidentError> {
     let (incident, scenario, mut planned) = planned(entry, scenario)?;
     if let Some((constant, percent)) = how.moved {
-        planned.runs.iter_mut().for_each(|run| _ = constant.shift(&mut run.plan.stack, percent));
+        planned.runs.iter_mut().for_each(|run| constant.shift(&mut run.plan.stack, percent));
     }
     let sequences = how.sequences.unwrap_or(scenario.sequences).max(1);
     run_all(&mut planned.runs, sequences, how.threads, progress)?;
