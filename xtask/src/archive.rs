@@ -27,7 +27,11 @@ use crate::plant_live::rivals::{self, METRICS, POINTS, Seen};
 use crate::{Outcome, plant_live, release_binary, root};
 
 /// Runs of each side of a simulated case.
-const RUNS: u32 = 3;
+const RUNS: u32 = 6;
+/// And of a guest's.
+const BOOTS: u32 = 3;
+/// Plants whose other process would be a job of the workload itself.
+const NEIGHBOUR: &str = "a neighbour";
 /// One case of this many has a sealed label.
 const SEALED: usize = 3;
 /// Pairs on guests: words behind the kernel of one side, and rules that name what they change. Nothing: a healthy pair.
@@ -37,7 +41,7 @@ const GUESTS: [(&str, &[&str]); 4] = [
     ("", &[]),
     ("", &[]),
 ];
-const GUEST_JOB: &str = "fio --name=r --rw=read --bs=64k --size=24m";
+const GUEST_JOB: &str = "fio --name=r --rw=read --bs=16k --size=24m";
 
 /// The true cause of a case.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -148,7 +152,8 @@ impl Archive {
         for nr in 0..count {
             let Some(case) = plant::one(seed, nr) else { continue };
             // Other verbs keep nothing.
-            if case.lines.iter().any(|line| !line.starts_with("run ")) {
+            let kept = case.lines.iter().all(|line| line.starts_with("run "));
+            if !kept || case.plants.iter().any(|plant| plant.name.starts_with(NEIGHBOUR)) {
                 continue;
             }
             let name = self.name();
@@ -168,7 +173,8 @@ impl Archive {
     fn guests(&mut self, kernel: &str) -> Outcome {
         for (more, right) in GUESTS {
             let name = self.name();
-            let lines = ["", more].map(|more| format!("run {GUEST_JOB} --on=kernel:{kernel}{more} --disk=sata-2014"));
+            let place = |more: &&str| format!("--on=kernel:{kernel}{more} --disk=sata-2014 --runs={BOOTS}");
+            let lines = ["", more].map(|more| format!("run {GUEST_JOB} {}", place(&more)));
             let counters = self.sides(&name, [&lines[0], &lines[1]])?;
             let cause = if right.is_empty() { "none" } else { more.trim_start_matches(',') }.to_owned();
             let right = right.iter().map(|rule| (*rule).to_owned()).collect();

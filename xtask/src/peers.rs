@@ -288,10 +288,12 @@ fn all(mut ground: Ground, settings: &Settings, steps: &mut Steps) -> Result<Vec
 /// A virtual environment with what scripts of the whole form import.
 fn python() -> Result<PathBuf, String> {
     let folder = std::path::absolute(target_folder().join("peers/venv")).map_err(|error| error.to_string())?;
-    let script =
-        "python3 -m venv \"$1\" && \"$1/bin/pip\" install -q numpy scipy pandas six fio-plot && touch \"$1/done\"";
-    if !folder.join("done").is_file() {
-        let status = Command::new("sh").args(["-c", script, "sh"]).arg(&folder).status();
+    // The list names the mark, too: another list is installed again.
+    let packages = "numpy scipy pandas six statsmodels fio-plot";
+    let mark = folder.join(packages.replace(' ', "-"));
+    if !mark.is_file() {
+        let script = format!("python3 -m venv \"$1\" && \"$1/bin/pip\" install -q {packages} && touch \"$2\"");
+        let status = Command::new("sh").args(["-c", &script, "sh"]).args([&folder, &mark]).status();
         if !status.is_ok_and(|status| status.success()) {
             return Err(format!("{}: its packages cannot be installed", folder.display()));
         }

@@ -14,8 +14,8 @@
 //! waited     of the requests with pages that the call asks for, or with its own bios that carry no pages of a mapping,
 //!            those that complete while it runs
 //! windows    as traced; from a kernel that has no tracepoints for them, each run of pages that a call adds is one,
-//!            until
-//!            a bio of data is queued (a window's pages are all added before they are read), and is marked as inferred
+//!            until a bio of data is queued (a window's pages are all added before they are read), and is marked as
+//!            inferred; a page of a call that wants more, or behind such a page, was read alone
 //! ```
 //! Source: the order of `page_cache_ra_unbounded`, `submit_bio_noacct`, `blk_mq_submit_bio` and `blk_update_request`
 //! (6.18). Known limits: a bio of another task for pages of this one (swap, helper threads of a file system) goes to
@@ -64,8 +64,10 @@ struct Task {
     covered: (u32, u64, u64),
     /// The last window, and whether nothing was added since: the kernel traces some twice.
     window: Option<(Nanos, u32, u64)>,
-    /// The run of pages that an inferred window is made of.
-    run: Option<(u64, Window)>,
+    /// The run of pages that an inferred window is made of, and whether its call wants pages behind its first.
+    run: Option<(u64, Window, bool)>,
+    /// File and page behind the last inferred window, if that was of one page.
+    after_one: Option<(u32, u64)>,
     last_bio: Option<u32>,
 }
 
@@ -493,12 +495,18 @@ impl Joiner<'_> {
         self.events.push((window.at, seq, Event { at: window.at, call, what }));
     }
 
-    /// The run of pages that a task adds is over: it was a window.
+    /// The run of pages that a task adds is over: it was a window. A window has the call's pages, or goes on where a
+    /// reader goes on; one page that does neither was read alone.
     fn end_run(&mut self, pid: u32) {
-        if let Some((seq, window)) = self.tasks.get_mut(&pid).and_then(|task| task.run.take()) {
-            self.out.inferred_windows = true;
-            self.decided(seq, pid, window);
+        let Some(task) = self.tasks.get_mut(&pid) else { return };
+        let Some((seq, mut window, wants_more)) = task.run.take() else { return };
+        let one = window.kind == RaKind::Sync && window.nr_pages == 1;
+        if one && (wants_more || task.after_one == Some((window.file, window.start))) {
+            window.kind = RaKind::Single;
         }
+        task.after_one = one.then_some((window.file, window.start + 1));
+        self.out.inferred_windows = true;
+        self.decided(seq, pid, window);
     }
 
     fn page_add(&mut self, seq: u64, record: &Record, inode: Inode, index: u64, order: u8) {
@@ -516,19 +524,21 @@ impl Joiner<'_> {
                 .tasks
                 .get(&record.pid)
                 .and_then(|task| task.run.as_ref())
-                .is_some_and(|(_, window)| window.file == file && window.start + window.nr_pages == index);
+                .is_some_and(|(_, window, _)| window.file == file && window.start + window.nr_pages == index);
             if !goes_on {
                 self.end_run(record.pid);
                 // A run that begins with a page that the call asks for is what it missed.
-                let asked = call.map(|call| &self.out.calls[call]).is_some_and(|call| {
+                let wanted = call.map(|call| &self.out.calls[call]).map(|call| {
                     let offset = call.offset.unwrap_or(0);
-                    index >= offset / PAGE_BYTES && index <= offset.saturating_add(call.len.max(1) - 1) / PAGE_BYTES
+                    (offset / PAGE_BYTES, offset.saturating_add(call.len.max(1) - 1) / PAGE_BYTES)
                 });
+                let asked = wanted.is_some_and(|(first, last)| index >= first && index <= last);
+                let wants_more = asked && wanted.is_some_and(|(_, last)| index < last);
                 let kind = if asked { RaKind::Sync } else { RaKind::Async };
                 let at = record.at;
                 let (start, order) = (index, u32::from(order));
                 let window = Window { at, file, kind, start, nr_pages: 0, async_size: None, order, inferred: true };
-                self.tasks.entry(record.pid).or_default().run = Some((seq - 1, window));
+                self.tasks.entry(record.pid).or_default().run = Some((seq - 1, window, wants_more));
             }
         }
         if writes {
@@ -539,7 +549,7 @@ impl Joiner<'_> {
         }
         let task = self.tasks.entry(record.pid).or_default();
         task.window = None;
-        if let Some((_, window)) = &mut task.run {
+        if let Some((_, window, _)) = &mut task.run {
             window.nr_pages += nr_pages;
         }
         // Pages just added are carried by nothing yet.

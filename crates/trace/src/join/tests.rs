@@ -95,6 +95,28 @@ fn windows_are_inferred_where_the_kernel_has_no_tracepoints() {
     assert!(window < place(|what| matches!(what, What::PageAdd { .. })), "a decision comes before its pages");
 }
 
+#[test]
+fn pages_that_come_one_by_one_were_read_without_a_window() {
+    // Two calls of two pages, then one of a single page, which nothing tells from a window of one page.
+    let read = |pages: &[u64], offset, len_bytes| {
+        let begin = Seen::CallStart { op: Op::Read, fd: 3, offset: Some(offset), len_bytes };
+        let page = |&index: &u64| {
+            let bytes = PAGE_BYTES as u32;
+            [
+                Seen::PageAdd { file: FILE, index, order: 0 },
+                Seen::Queue(Extent { bytes, ..extent(index * 8, 0, Rwbs::READ) }),
+            ]
+        };
+        let end = Seen::CallEnd { op: Op::Read, result: len_bytes as i64 };
+        std::iter::once(begin).chain(pages.iter().flat_map(page)).chain([end]).collect::<Vec<_>>()
+    };
+    let seen = [read(&[0, 1], 0, 8192), read(&[2, 3], 8192, 8192), read(&[9], 9 * PAGE_BYTES, PAGE_BYTES)].concat();
+    let records = (0_u64..).zip(seen).map(|(nr, seen)| Record { at: Nanos(nr), cpu: 0, pid: 100, seen }).collect();
+    let joined = join(&trace(records), &Who::default());
+    let kinds: Vec<RaKind> = joined.calls.iter().flat_map(|call| &call.windows).map(|window| window.kind).collect();
+    assert_eq!(kinds, [RaKind::Single, RaKind::Single, RaKind::Single, RaKind::Single, RaKind::Sync]);
+}
+
 /// A kernel's behaviour as records: those of the file `traces/` were made of.
 fn of_recorded(recorded: &Recorded) -> Trace {
     let mut records = Vec::new();
