@@ -78,6 +78,9 @@ const WIDER: f64 = 1.3;
 const SCATTERED: f64 = 0.008;
 /// Fall of the variation of cycles under a cap.
 const STEADIER: f64 = 0.6;
+/// Deviation of lone commands' cycles over that of the commands, under a cap at most: without one they share what is
+/// late.
+const TAKEN_IN: f64 = 0.8;
 /// Variation of cycles under a cap at most.
 const STEADY: f64 = 0.3;
 /// Variation of cycles without a cap at least: a device that is constant itself does not show one.
@@ -141,13 +144,16 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
     let bytes = classes.iter().map(|c| c.weight * c.sectors * 512.0).sum::<f64>() / covered;
     let cycle = delta.of(|d| total(&d.commands.cycles).mean());
     let one_size = of_sizes.is_none();
-    // Lone commands that take longer in all their parts vary by more, too; a cap takes the variation in, or has a round
-    // rate.
+    // Lone commands that take longer in all their parts vary by more, too. A cap takes the variation in: what a program
+    // is late by, its next command is short by, so that commands vary by more than cycles do; or it has a round rate.
     let lone: f64 =
         classes.iter().filter(|c| matches!(c.class.load, Load::Alone | Load::Rested)).map(|c| c.weight).sum();
     let rate = 1e9 / cycle.slow.max(1.0);
+    let by_weight = |x: &&Equal, y: &&Equal| x.weight.total_cmp(&y.weight);
+    let deviation = classes.iter().max_by(by_weight).map_or(0.0, |equal| equal.deviation.slow);
+    let cycles_vary = variation.slow * cycle.slow;
     let steadier = lone < MOSTLY * covered
-        || variation.slow * cycle.slow < WIDER * variation.fast * cycle.fast
+        || cycles_vary < WIDER * variation.fast * cycle.fast && cycles_vary < TAKEN_IN * deviation
         || off_round(rate).min(off_round(bytes * rate)) < TYPED;
     let fell = variation.slow < STEADIER * variation.fast && variation.fast > VARIED;
     let capped = steadier && fell && variation.slow < STEADY;
@@ -173,7 +179,7 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
         }
         None => {
             let steady = variation.slow < STREAMING && cycle.rose(SLOWER);
-            let spread = classes.iter().max_by(|x, y| x.weight.total_cmp(&y.weight))?;
+            let spread = classes.iter().max_by(by_weight)?;
             let scattered = scatters(&spread.deviation, whole.difference());
             // A disk that streams keeps its pace but for a few commands, and those do not speak for a longer way.
             let streaming =
@@ -698,15 +704,24 @@ pub(super) mod tests {
     fn lone(part: f64, cycle: f64, variation: f64) -> Pair {
         let mut pair = cap();
         for (d, took) in [(&mut pair.fast, 1e6), (&mut pair.slow, 1.1e6)] {
-            put(d, LONE, part as u64, 9, (took, 0.0));
-            put(d, BUSIED, 1000 - part as u64, 9, (took, 0.0));
+            put(d, LONE, part as u64, 9, (took, COMMANDS_VARY));
+            put(d, BUSIED, 1000 - part as u64, 9, (took, COMMANDS_VARY));
         }
         paced(&mut pair, (3e5, 0.5), (cycle, variation));
         pair
     }
 
+    const COMMANDS_VARY: f64 = 5e5;
+
     /// 1045 commands a second.
     const NOT_TYPED: f64 = 956_938.0;
+
+    /// Lone commands whose times have this deviation, ns, and cycles one of 143,541 ns.
+    fn lone_of(deviation: f64) -> Pair {
+        let mut pair = lone(1000.0, NOT_TYPED, 0.15);
+        of(&mut pair.slow, LONE).took = moments(1000, 1.1e6, deviation);
+        pair
+    }
 
     /// A cap that meets larger commands, too: their octave, cycles and variation.
     fn larger(p: &mut Pair, octave: f64, n: u64, (mean, variation): (f64, f64)) {
@@ -728,6 +743,7 @@ pub(super) mod tests {
             ("TEN", |p, x| *p = capped(128.0, 1e9 / x), 1000.0, 1017.0),
             ("MOSTLY", |p, x| *p = lone(x, NOT_TYPED, 0.25), 499.0, 500.0),
             ("WIDER", |p, x| *p = lone(1000.0, NOT_TYPED, x), 0.203, 0.205),
+            ("TAKEN_IN", |p, x| *p = lone_of(x), 179_427.0, 179_425.0),
             ("TYPED", |p, x| *p = lone(1000.0, 1e9 / x, 0.25), 1002.9, 1003.1),
             ("LEAST_TURN", |p, x| *p = lone(1000.0, x, 0.05), 1_999_999.0, 2e6),
             ("MOSTLY, in turns", |p, x| *p = lone(x, 2e6, 0.05), 500.0, 501.0),
