@@ -8,6 +8,7 @@ use std::ops::{Range, RangeInclusive};
 
 use super::{Figure, Match, Rule, grade};
 use super::{reads, recorded, syncs_added};
+use crate::Side;
 use crate::delta::{Basis, Contrast, Delta, Unit};
 use crate::digest::{Digest, KIND_SYNC};
 use iowhy_stats::figure::share;
@@ -262,10 +263,22 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         }
     }
     for (kind, name) in ["reads", "writes"].into_iter().enumerate() {
-        let (Some(fast), Some(slow)) = (delta.fast.runs.first(), delta.slow.runs.first()) else { continue };
-        let far = distance(&fast.workload.sizes[kind], &slow.workload.sizes[kind]);
-        let both = fast.workload.calls[kind].min(slow.workload.calls[kind]) > LEAST_CALLS;
-        if far > OTHER_SIZES && both && matters[kind] && evidence.is_empty() && !alike_or_faults {
+        let both = [delta.fast, delta.slow];
+        let runs = || both.iter().flat_map(|side| &side.runs);
+        let many = runs().all(|run| run.workload.calls[kind] > LEAST_CALLS);
+        // What a program does by itself from run to run makes no other job.
+        let far = |a: &Digest, b: &Digest| distance(&a.workload.sizes[kind], &b.workload.sizes[kind]);
+        let pairs =
+            |a: &'_ Side, b: &'_ Side| a.runs.iter().flat_map(|a| b.runs.iter().map(|b| far(a, b))).collect::<Vec<_>>();
+        let within = both.into_iter().flat_map(|side| pairs(side, side)).fold(0.0, f64::max);
+        let far = pairs(delta.fast, delta.slow).into_iter().fold(f64::INFINITY, f64::min);
+        if far.is_finite()
+            && far > OTHER_SIZES.max(within)
+            && many
+            && matters[kind]
+            && evidence.is_empty()
+            && !alike_or_faults
+        {
             let contrast = delta.of(|d| d.workload.sizes[kind].len() as f64);
             beyond = beyond.max(far / OTHER_SIZES);
             words.push("sizes of calls");
@@ -305,6 +318,9 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 mod tests {
     use super::super::edges::{Edge, Pair, hold, spread, sure};
     use super::RULE;
+    use crate::Side;
+    use crate::delta::Delta;
+    use crate::digest::Digest;
     use iowhy_stack::units::Nanos;
 
     const BYTES: u64 = 4_096_000;
@@ -398,6 +414,18 @@ mod tests {
         pair.both(|d| d.command = Some(Default::default()));
         (pair.slow.workload.calls[0], pair.slow.workload.bytes[0]) = (1500, 6_000_000);
         pair
+    }
+
+    #[test]
+    fn sizes_that_differ_from_run_to_run_make_no_other_job() {
+        let mut pair = reads();
+        other_sizes(&mut pair, 0, 300.0, 1000);
+        let side = |runs: [&Digest; 2]| Side { runs: runs.map(Clone::clone).into(), ..Side::default() };
+        let usual = side([&pair.fast, &pair.fast]);
+        for (other, found) in [(&pair.slow, true), (&pair.fast, false)] {
+            let now = side([&pair.slow, other]);
+            assert_eq!(super::find(&Delta::new(&usual, &now)).is_some(), found);
+        }
     }
 
     #[test]
