@@ -263,6 +263,9 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         }
     }
     for (kind, name) in ["reads", "writes"].into_iter().enumerate() {
+        if !matters[kind] || alike_or_faults || !evidence.is_empty() {
+            continue;
+        }
         let both = [delta.fast, delta.slow];
         let runs = || both.iter().flat_map(|side| &side.runs);
         let many = runs().all(|run| run.workload.calls[kind] > LEAST_CALLS);
@@ -272,13 +275,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             |a: &'_ Side, b: &'_ Side| a.runs.iter().flat_map(|a| b.runs.iter().map(|b| far(a, b))).collect::<Vec<_>>();
         let within = both.into_iter().flat_map(|side| pairs(side, side)).fold(0.0, f64::max);
         let far = pairs(delta.fast, delta.slow).into_iter().fold(f64::INFINITY, f64::min);
-        if far.is_finite()
-            && far > OTHER_SIZES.max(within)
-            && many
-            && matters[kind]
-            && evidence.is_empty()
-            && !alike_or_faults
-        {
+        if far.is_finite() && far > OTHER_SIZES.max(within) && many {
             let contrast = delta.of(|d| d.workload.sizes[kind].len() as f64);
             beyond = beyond.max(far / OTHER_SIZES);
             words.push("sizes of calls");
