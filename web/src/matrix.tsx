@@ -47,14 +47,8 @@ const words = (of: Part) =>
   `${format.signed(of.ns, (ns) => format.time(ns))}${of.half == null ? ", no interval from single runs" : ` ± ${format.time(of.half)}`}`;
 
 export function Causes({ of }: { of: Matrix }) {
+  // The difference first: with many causes the last columns are reached by scrolling.
   const columns = [
-    ...of.rows.map((row) => ({
-      name: row.name,
-      note: ORIGINS[row.origin],
-      kind: row.origin === "rest" ? "rest" : "more",
-      cells: row.ns.map((ns, nr): Part => ({ ns, half: row.half_ns[nr] ?? null })),
-      sum: { ns: row.sum_ns, half: row.sum_half_ns },
-    })),
     {
       name: "B − A",
       note: "",
@@ -62,6 +56,13 @@ export function Causes({ of }: { of: Matrix }) {
       cells: of.ns.map((ns, nr): Part => ({ ns, half: of.half_ns[nr] ?? null })),
       sum: { ns: of.total_ns, half: of.total_half_ns },
     },
+    ...of.rows.map((row) => ({
+      name: row.name,
+      note: ORIGINS[row.origin],
+      kind: row.origin === "rest" ? "rest" : "more",
+      cells: row.ns.map((ns, nr): Part => ({ ns, half: row.half_ns[nr] ?? null })),
+      sum: { ns: row.sum_ns, half: row.sum_half_ns },
+    })),
   ];
   const most = Math.max(1, ...columns.flatMap((column) => column.cells.map((one) => Math.abs(one.ns))));
   const light = (layer: string | null) => shared.lit.set(layer === null ? null : (LANES_OF[layer] ?? []));

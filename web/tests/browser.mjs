@@ -160,7 +160,7 @@ async function numbers(page, report) {
   if (matrix) {
     const rows = await table(page, "matrix");
     const cells = rows.map((row) => row.slice(1).map(Number));
-    const of = [...matrix.rows.map((row) => [...row.ns, row.sum_ns]), [...matrix.ns, matrix.total_ns]];
+    const of = [[...matrix.ns, matrix.total_ns], ...matrix.rows.map((row) => [...row.ns, row.sum_ns])];
     check(
       "matrix: cells as in the data",
       cells.every((row, layer) => row.every((ns, cause) => close(ns, of[cause][layer]))) &&
@@ -169,7 +169,7 @@ async function numbers(page, report) {
     const least = 1e-6 * Math.max(1, Math.abs(matrix.total_ns));
     check(
       "matrix: causes add up to layers, and layers to the difference",
-      cells.every((row) => Math.abs(row.slice(0, -1).reduce((sum, ns) => sum + ns, 0) - row.at(-1)) <= least) ||
+      cells.every(([all, ...causes]) => Math.abs(causes.reduce((sum, ns) => sum + ns, 0) - all) <= least) ||
         matrix.rows.length === 0,
       JSON.stringify(cells.at(-1)),
     );
