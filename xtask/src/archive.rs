@@ -71,6 +71,8 @@ struct Archive {
     binary: PathBuf,
     labels: BTreeMap<String, Label>,
     counters: BTreeMap<String, [Vec<f64>; 2]>,
+    /// Cases begun.
+    begun: usize,
 }
 
 /// The command.
@@ -105,7 +107,8 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     }
     std::fs::create_dir_all(folder.join("answers")).map_err(|error| format!("{}: {error}", folder.display()))?;
     let folder = std::fs::canonicalize(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut archive = Archive { folder, binary: release_binary()?, labels: BTreeMap::new(), counters: BTreeMap::new() };
+    let mut archive =
+        Archive { folder, binary: release_binary()?, labels: BTreeMap::new(), counters: BTreeMap::new(), begun: 0 };
     archive.simulated(seed, simulated)?;
     for kernel in &guests {
         archive.guests(kernel)?;
@@ -120,8 +123,10 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 }
 
 impl Archive {
-    fn name(&self) -> String {
-        format!("{:04}", self.labels.len() + 1)
+    /// The name of the next case.
+    fn name(&mut self) -> String {
+        self.begun += 1;
+        format!("{:04}", self.begun)
     }
 
     fn iowhy(&self) -> Command {
@@ -175,7 +180,21 @@ impl Archive {
             let name = self.name();
             let place = |more: &&str| format!("--on=kernel:{kernel}{more} --disk=sata-2014 --runs={BOOTS}");
             let lines = ["", more].map(|more| format!("run {GUEST_JOB} {}", place(&more)));
-            let counters = self.sides(&name, [&lines[0], &lines[1]])?;
+            let counters = match self.sides(&name, [&lines[0], &lines[1]]) {
+                Ok(counters) => counters,
+                // An emulated machine may hang.
+                Err(error) => {
+                    eprintln!("{name} is left out: {error}");
+                    for side in ["a", "b"] {
+                        let mut remove = self.iowhy();
+                        remove
+                            .args(["store", "rm", &format!("{name}-{side}")])
+                            .output()
+                            .map_err(|it| it.to_string())?;
+                    }
+                    continue;
+                }
+            };
             let cause = if right.is_empty() { "none" } else { more.trim_start_matches(',') }.to_owned();
             let right = right.iter().map(|rule| (*rule).to_owned()).collect();
             self.add(name, Label { origin: "guest".to_owned(), cause, right, half: Vec::new() }, counters);

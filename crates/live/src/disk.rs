@@ -37,6 +37,7 @@ use std::time::Duration;
 use iowhy_stack::device::{Build, DEVICES, Device};
 use iowhy_stack::origin::{Entry, Options, find};
 use iowhy_stack::rng::Rng;
+use iowhy_stack::units::Nanos;
 use iowhy_stack::units::SECTOR_BYTES;
 use serde::{Deserialize, Serialize};
 
@@ -86,12 +87,28 @@ pub struct Spec {
     pub filesystem: Option<String>,
     /// Seed of the model.
     pub seed: u64,
-    /// Time in the layers above, ns; measured if not given.
+    /// Time in the layers above of any command, ns; measured, and that of its bytes, if not given.
     pub lead_ns: Option<u64>,
     /// Processors are kept from sleeping while it is in use.
     pub awake: bool,
     /// It goes when its maker does.
     pub tied: bool,
+}
+
+/// Time that the layers between a program and the server take by themselves, for any command and for its bytes.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lead {
+    /// ns
+    pub ns: u64,
+    /// ns
+    pub ns_per_mib: u64,
+}
+
+impl Lead {
+    /// Of a command.
+    fn of(self, bytes: u32) -> Nanos {
+        Nanos(self.ns + ((u64::from(bytes) * self.ns_per_mib) >> 20))
+    }
 }
 
 /// A disk that is there.
@@ -108,8 +125,8 @@ pub struct State {
     pub mount: Option<PathBuf>,
     /// Most requests that the kernel had in flight in an experiment.
     pub depth_found: u32,
-    /// Time in the layers above, ns.
-    pub lead_ns: u64,
+    /// Time in the layers above.
+    pub lead: Lead,
     /// Settings of the queue in the kernel.
     pub queue: Vec<(String, String)>,
     /// The process that serves it.

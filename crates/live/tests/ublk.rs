@@ -271,7 +271,7 @@ fn times(state: &State) {
         times[30].as_micros(),
         times[54].as_micros(),
         late.late_p50_ns,
-        state.lead_ns
+        state.lead.ns
     );
 }
 

@@ -38,8 +38,12 @@ pub struct Machine {
     pub timeslice: Nanos,
     /// How long an idle CPU takes to wake up, uniform between the two.
     pub wake: (Nanos, Nanos),
-    /// Between the starts of a job's threads, in order.
-    pub start_gap: Nanos,
+    /// How long one wake-up of [`RARE`] takes at most.
+    pub wake_tail: Nanos,
+    /// The first thread's start, uniform from 0 to this.
+    pub start: Nanos,
+    /// Between the starts of a job's threads, in order, uniform between the two.
+    pub start_gap: (Nanos, Nanos),
     /// Fetching the completion of an asynchronous call.
     pub fetch: Nanos,
     /// Entering and leaving a page fault.
@@ -50,6 +54,9 @@ pub struct Machine {
     pub noise_pct: u64,
 }
 
+/// One wake-up of this many has a tail.
+pub const RARE: u64 = 128;
+
 /// Makes a machine.
 pub type Build = fn(&Options) -> Machine;
 
@@ -59,7 +66,7 @@ pub const MACHINES: &[&Entry<Build>] =
 
 /// CPUs, memory in MB, kernel's own share of it in MB, then costs in ns: tool, system call, lookup, copy, add, bio,
 /// command, interrupt, switch, fault, page mapped.
-const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 11]) -> [OptionSpec; 21] {
+const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 11]) -> [OptionSpec; 24] {
     const NS: (i64, i64) = (0, 10_000_000);
     [
         OptionSpec::number("cpus", cpus, (1, 256), "processors"),
@@ -83,7 +90,10 @@ const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 11]) 
         OptionSpec::number("timeslice_ms", 100, (1, 10_000), "how long a task may run while others wait"),
         OptionSpec::number("wake_min_us", 0, (0, 10_000), "least time an idle CPU takes to wake up"),
         OptionSpec::number("wake_max_us", 0, (0, 10_000), "most time it takes; uniform in between"),
+        OptionSpec::number("wake_tail_us", 0, (0, 100_000), "most time that one wake-up of 128 takes"),
         OptionSpec::number("start_gap_us", 0, (0, 10_000), "time between the starts of a job's threads, in order"),
+        OptionSpec::number("start_gap_max_us", 0, (0, 10_000), "most time between them; uniform in between"),
+        OptionSpec::number("start_max_ms", 0, (0, 1_000), "latest start of the first one; uniform from 0"),
         OptionSpec::number("fetch_ns", 0, NS, "fetching the completion of an asynchronous call"),
         OptionSpec::number("fault_ns", costs[9], NS, "entering and leaving a page fault"),
         OptionSpec::number("map_page_ns", costs[10], NS, "mapping a page"),
@@ -159,6 +169,7 @@ pub const SERVER_2024: Entry<Build> = Entry {
 
 fn build(options: &Options) -> Machine {
     let ns = |name| Nanos(options.unsigned(name));
+    let us = |name| Nanos::from_us(options.unsigned(name));
     let pages = |mb: u64| mb * 256;
     let memory = options.unsigned("memory_mb");
     Machine {
@@ -176,8 +187,10 @@ fn build(options: &Options) -> Machine {
         interrupt: ns("interrupt_ns"),
         switch: ns("switch_ns"),
         timeslice: Nanos::from_ms(options.unsigned("timeslice_ms")),
-        wake: (Nanos::from_us(options.unsigned("wake_min_us")), Nanos::from_us(options.unsigned("wake_max_us"))),
-        start_gap: Nanos::from_us(options.unsigned("start_gap_us")),
+        wake: (us("wake_min_us"), us("wake_max_us")),
+        wake_tail: us("wake_tail_us"),
+        start: Nanos::from_ms(options.unsigned("start_max_ms")),
+        start_gap: (us("start_gap_us"), us("start_gap_max_us")),
         fetch: ns("fetch_ns"),
         fault: ns("fault_ns"),
         map_page: ns("map_page_ns"),

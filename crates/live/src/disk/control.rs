@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
 use super::store::Losses;
-use super::{State, queue};
+use super::{Lead, State, queue};
 
 /// The longest that an answer may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
@@ -81,8 +81,8 @@ pub(super) enum Order {
     Count,
     /// How requests are to be answered.
     Mode(Mode),
-    /// Time in the layers above, ns.
-    Lead(u64),
+    /// Time in the layers above.
+    Lead(Lead),
     /// One more fault, or none any more.
     Fault(Option<Fault>),
     /// Lose all data that is not on the medium, and fail everything from now on.

@@ -23,21 +23,22 @@ use rustix::ioctl::{Opcode, Setter, ioctl};
 use super::control::{Counters, Mode, Order, Wire};
 use super::pace::usual;
 use super::queue::{queue, set};
-use super::{DEPTHS, DiskError, Spec};
+use super::{DEPTHS, DiskError, Lead, Spec};
 use crate::machine;
 use crate::system::{Request, control};
 
-/// A page that direct I/O may read into.
+/// Bytes that direct I/O may read into.
 #[repr(C, align(4096))]
-struct Page([u8; 4096]);
+struct Pages<const BYTES: usize>([u8; BYTES]);
+
+const PAGE: usize = 4096;
 
 fn open_direct(node: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(node)
 }
 
 fn read(file: &File, offset: u64) -> io::Result<()> {
-    let mut page = Box::new(Page([0; 4096]));
-    file.read_exact_at(&mut page.0, offset)
+    file.read_exact_at(&mut Box::new(Pages([0; PAGE])).0, offset)
 }
 
 /// Gives an order to the server.
@@ -113,29 +114,37 @@ const SERVICE: RangeInclusive<Nanos> = Nanos::from_us(200)..=Nanos::from_ms(10);
 /// Time of the measurement, and its least and most reads.
 const MEASURED: Nanos = Nanos::from_ms(200);
 const NR_READS: RangeInclusive<u64> = 24..=120;
+/// A large read, for the time of its bytes, which are copied twice on their way.
+const LARGE: usize = 512 << 10;
 /// More than this is a disturbance, and not the way through the kernel.
-const MOST: Duration = Duration::from_micros(300);
+const MOST: Lead = Lead { ns: 300_000, ns_per_mib: 1_000_000 };
 
-/// Finds out how long a small read takes on its way through the kernel and back: the median of how much longer a
-/// program waits than the server did, which waits as long as the model usually does.
-pub(super) fn lead(node: &Path, wire: &mut Wire, spec: &Spec) -> Result<Duration, DiskError> {
+/// Finds out how long reads take on their way through the kernel and back, a page and large ones in turn: the median of
+/// how much longer a program waits than the server did, which waits as long as the model usually does.
+pub(super) fn lead(node: &Path, wire: &mut Wire, spec: &Spec) -> Result<Lead, DiskError> {
     let failed = |error| DiskError::Device { node: node.to_owned(), error };
     let file = open_direct(node).map_err(failed)?;
     let model = spec.device(0).map_err(|error| failed(io::Error::other(error)))?;
     let service = usual(model, spec.bytes).clamp(*SERVICE.start(), *SERVICE.end());
     let reads = (MEASURED.0 / service.0).clamp(*NR_READS.start(), *NR_READS.end());
     order(wire, &Order::Mode(Mode::After(service.0)))?;
-    let mut times = Vec::new();
+    let mut buffer = Box::new(Pages([0; LARGE]));
+    let (large, mut times) = (LARGE.min(spec.bytes as usize / 2), [Vec::new(), Vec::new()]);
     let result = (0..reads).try_for_each(|nr| {
+        let (offset, which) = (nr * PAGE as u64 % (spec.bytes / 2), nr as usize % 2);
         let begun = Instant::now();
-        let result = read(&file, nr * 4096 % spec.bytes);
-        times.push(begun.elapsed().saturating_sub(Duration::from_nanos(service.0)));
+        let result = file.read_exact_at(&mut buffer.0[..[PAGE, large][which]], offset);
+        times[which].push(begun.elapsed().saturating_sub(Duration::from_nanos(service.0)).as_nanos() as u64);
         result
     });
     order(wire, &Order::Mode(Mode::Instant))?;
     result.map_err(failed)?;
-    times.sort_unstable();
-    Ok(times[times.len() / 2].min(MOST))
+    let [small, large_ns] = times.map(|mut times| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    });
+    let ns_per_mib = (large_ns.saturating_sub(small) << 20) / (large - PAGE).max(PAGE) as u64;
+    Ok(Lead { ns: small.min(MOST.ns), ns_per_mib: ns_per_mib.min(MOST.ns_per_mib) })
 }
 
 const BLKPG: Opcode = 0x1269;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use super::control::{Answer, Ask, Change, Counters, Mode, Order, PATIENCE, Wire, hear};
 use super::{
-    DEPTHS, DiskError, Front, PREFIX, SERVE, SERVED, SETTLING, Spec, State, folder, front_loop, front_ublk, fuse,
+    DEPTHS, DiskError, Front, Lead, PREFIX, SERVE, SERVED, SETTLING, Spec, State, folder, front_loop, front_ublk, fuse,
     is_ours, process, queue,
 };
 use crate::guard;
@@ -80,7 +80,7 @@ struct Keeper {
     depth_found: u32,
     /// As many requests can be in flight as the kernel has made tags for.
     most: u32,
-    lead: Duration,
+    lead: Lead,
     mode: Mode,
     ledger: Ledger,
 }
@@ -104,7 +104,7 @@ impl Keeper {
             node: PathBuf::new(),
             depth_found: 0,
             most,
-            lead: Duration::ZERO,
+            lead: Lead::default(),
             mode: Mode::Instant,
             ledger,
         };
@@ -130,13 +130,13 @@ impl Keeper {
         queue::prepare(&self.node, &self.spec)?;
         self.set_depth()?;
         self.lead = match self.spec.lead_ns {
-            Some(lead) => Duration::from_nanos(lead),
+            Some(ns) => Lead { ns, ns_per_mib: 0 },
             None => {
                 let (node, spec) = (&self.node, &self.spec);
                 front_loop::lead(node, reach(&mut self.wire)?, spec)?
             }
         };
-        self.order(&Order::Lead(self.lead.as_nanos() as u64))?;
+        self.order(&Order::Lead(self.lead))?;
         front_loop::add_partitions(&self.node, self.spec.bytes, self.spec.partitions)?;
         if let Some(filesystem) = self.spec.filesystem.clone() {
             format(&self.node, &filesystem)?;
@@ -283,7 +283,7 @@ impl Keeper {
             partitions: nodes[1..].to_vec(),
             mount: self.filesystem.is_some().then(|| self.spec.mount_point()),
             depth_found: self.depth_found,
-            lead_ns: self.lead.as_nanos() as u64,
+            lead: self.lead,
             queue: queue::settings(&self.node),
             server: self.server.as_ref().map_or(0, |(server, _)| server.id()),
             keeper: std::process::id(),

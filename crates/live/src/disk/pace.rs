@@ -14,6 +14,7 @@ use iowhy_stack::device::{Command, Completion, Device, DeviceStats};
 use iowhy_stack::event::Dir;
 use iowhy_stack::units::{Nanos, PAGE_BYTES, SECTOR_BYTES, Sector};
 
+use super::Lead;
 use super::fault::{Fault, Faults};
 
 /// A front's request to the disk.
@@ -60,7 +61,7 @@ struct Slot {
 pub(super) struct Pace {
     device: Box<dyn Device>,
     depth: usize,
-    lead: Nanos,
+    lead: Lead,
     /// The model's clock.
     last: Nanos,
     slots: Vec<Option<Slot>>,
@@ -75,12 +76,12 @@ pub(super) struct Pace {
 
 impl Pace {
     /// A model whose clock begins at 0.
-    pub(super) fn new(device: Box<dyn Device>, lead: Nanos) -> Pace {
+    pub(super) fn new(device: Box<dyn Device>) -> Pace {
         let depth = device.queue_depth() as usize * device.nr_hw_queues() as usize;
         Pace {
             device,
             depth,
-            lead,
+            lead: Lead::default(),
             last: Nanos::ZERO,
             slots: Vec::new(),
             free: Vec::new(),
@@ -92,7 +93,7 @@ impl Pace {
     }
 
     /// Sets the time that the layers above need.
-    pub(super) fn set_lead(&mut self, lead: Nanos) {
+    pub(super) fn set_lead(&mut self, lead: Lead) {
         self.lead = lead;
     }
 
@@ -138,7 +139,7 @@ impl Pace {
 
     /// A request has arrived.
     pub(super) fn submit(&mut self, now: Nanos, request: Request) {
-        let at = now.saturating_sub(self.lead).max(self.last);
+        let at = now.saturating_sub(self.lead.of(request.bytes)).max(self.last);
         // What the model does until then comes first.
         self.run(at);
         self.waiting.push_back(request);
@@ -232,7 +233,7 @@ impl Pace {
 /// The median time of reads of a page one at a time, all over a disk of `bytes`.
 pub(super) fn usual(device: Box<dyn Device>, bytes: u64) -> Nanos {
     const NR: u64 = 33;
-    let (mut pace, mut now) = (Pace::new(device, Nanos::ZERO), Nanos::ZERO);
+    let (mut pace, mut now) = (Pace::new(device), Nanos::ZERO);
     let times = (0..NR).filter_map(|nr| {
         // Far from one to the next, and each somewhere else.
         let offset = (bytes / PAGE_BYTES).max(1) * (nr * 13 % NR) / NR * PAGE_BYTES;
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn lateness_is_not_added_up() {
-        let mut pace = Pace::new(device("fixed", &[("queue_depth", 1)]), Nanos::ZERO);
+        let mut pace = Pace::new(device("fixed", &[("queue_depth", 1)]));
         (0..4).for_each(|nr| pace.submit(Nanos::from_us(nr), read(nr, nr << 20)));
         // Nobody looks for 10 ms: each has begun when the one before had ended.
         let expected: Vec<(u64, Nanos)> = (0..4).map(|nr| (nr, Nanos::from_ms(nr + 1))).collect();
@@ -287,7 +288,8 @@ mod tests {
 
     #[test]
     fn the_lead_hides_the_way_here_but_the_clock_never_goes_back() {
-        let mut pace = Pace::new(device("fixed", &[]), Nanos::from_us(40));
+        let mut pace = Pace::new(device("fixed", &[]));
+        pace.set_lead(Lead { ns: 38_000, ns_per_mib: 512_000 });
         pace.submit(Nanos::from_us(140), read(1, 0));
         assert_eq!(pace.next(), Some(Nanos::from_us(1100)));
         assert_eq!(all(&mut pace, Nanos::from_us(1100)), [(1, Nanos::from_us(1100))]);
@@ -298,7 +300,7 @@ mod tests {
 
     #[test]
     fn faults_delay_or_fail_and_keep_the_place_in_the_device() {
-        let mut pace = Pace::new(device("fixed", &[("queue_depth", 1)]), Nanos::ZERO);
+        let mut pace = Pace::new(device("fixed", &[("queue_depth", 1)]));
         pace.set_fault(Nanos::ZERO, Fault::parse("stuck:for=5ms").expect("a fault"));
         pace.set_fault(Nanos::ZERO, Fault::parse("eio:from=1m").expect("a fault"));
         pace.submit(Nanos::ZERO, read(1, 0));
@@ -319,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_restart_hands_everything_back() {
-        let mut pace = Pace::new(device("fixed", &[("queue_depth", 2)]), Nanos::ZERO);
+        let mut pace = Pace::new(device("fixed", &[("queue_depth", 2)]));
         (0..5).for_each(|nr| pace.submit(Nanos::ZERO, read(nr, 0)));
         let mut lost: Vec<u64> =
             pace.restart(Nanos::from_ms(9), device("fixed", &[])).iter().map(|request| request.ticket).collect();
@@ -340,7 +342,7 @@ mod tests {
         ) {
             for entry in DEVICES {
                 let play = |late_us: u64| {
-                    let mut pace = Pace::new(device(entry.name, &[]), Nanos::ZERO);
+                    let mut pace = Pace::new(device(entry.name, &[]));
                     let (mut now, mut log) = (Nanos::ZERO, Vec::new());
                     for (nr, (gap, place, kind)) in steps.iter().enumerate() {
                         now += Nanos::from_us(*gap);

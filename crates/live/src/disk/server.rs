@@ -97,7 +97,7 @@ pub(super) fn serve(spec: &Spec, device: BorrowedFd<'_>, keeper: Wire) -> io::Re
     };
     let model = spec.device(0).map_err(io::Error::other)?;
     let core = Core {
-        pace: Pace::new(model, Nanos::ZERO),
+        pace: Pace::new(model),
         mode: Mode::Instant,
         power: true,
         parked: Vec::new(),
@@ -331,7 +331,7 @@ impl Server<'_> {
     fn obey(&self, order: Order) {
         match order {
             Order::Count => {}
-            Order::Lead(lead) => locked(&self.core).pace.set_lead(Nanos(lead)),
+            Order::Lead(lead) => locked(&self.core).pace.set_lead(lead),
             Order::Fault(fault) => {
                 let now = self.now();
                 locked(&self.core).pace.set_fault(now, fault);

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use super::{Due, World};
 use crate::block::PlugList;
 use crate::event::{CallId, Dir};
+use crate::machine::RARE;
 use crate::units::Nanos;
 
 /// A task: a thread of the program or a daemon, numbered from 0.
@@ -216,12 +217,14 @@ impl World<'_, '_> {
             plug: PlugList::new(),
         };
         self.sched.borrow_mut().tasks = vec![info; nr_tasks as usize];
+        let mut start = self.now.get() + self.between((Nanos::ZERO, self.machine.start));
         for task in 0..nr_awake {
-            let before = if task < self.nr_threads_tasks() { task } else { 0 };
-            match self.machine.start_gap * u64::from(before) {
-                Nanos::ZERO => self.wake(task),
-                late => self.push_due(self.now.get() + late, Due::Timeout(task, 0)),
+            match start {
+                _ if task >= self.nr_threads_tasks() => self.wake(task),
+                at if at == self.now.get() => self.wake(task),
+                at => self.push_due(at, Due::Timeout(task, 0)),
             }
+            start += self.between(self.machine.start_gap);
         }
     }
 
@@ -439,8 +442,14 @@ impl World<'_, '_> {
     /// How long an idle CPU takes to wake up.
     fn idle_exit(&self) -> Nanos {
         let (least, most) = self.machine.wake;
+        let rare = self.machine.wake_tail > most && self.host_rng.borrow_mut().below(RARE) == 0;
+        self.between((least, if rare { self.machine.wake_tail } else { most }))
+    }
+
+    /// A time between the two; the first, if the other is 0.
+    fn between(&self, (least, most): (Nanos, Nanos)) -> Nanos {
         if most == Nanos::ZERO {
-            return Nanos::ZERO;
+            return least;
         }
         least + Nanos(self.host_rng.borrow_mut().below(most.0.saturating_sub(least.0) + 1))
     }
