@@ -51,11 +51,11 @@ pub const KEYS: &[(&str, &str)] = &[
 const NR_REQUESTS: &str = "256";
 /// Largest request of a modelled disk.
 const MAX_SECTORS_KB: &str = "1024";
-/// Lateness of the simulated twin's tasks, and when its threads start. Of the 30 to 60 us from a completion to the program
-/// and from its next call to the disk, the disk hides the median (`disk::Lead`). Left are, of reads of 1000 us by fio on
-/// a virtual machine with two processors: 996 (median), 1004 (90 %), 1139 (99 %), 1500 (99.5 %), 2507 (99.9 %).
-/// From thread to thread it takes 20 to 90 us, and the first starts at any time of the ticks and of the rotation: BFQ
-/// decides by ticks which queues it raises and unites.
+/// Lateness of the simulated twin's tasks, and when its threads start. Of the 30 to 60 us from a completion to the
+/// program and from its next call to the disk, the disk hides the median (`disk::Lead`). Left are, of reads of 1000 us
+/// by fio on a virtual machine with two processors: 996 (median), 1004 (90 %), 1139 (99 %), 1500 (99.5 %), 2507
+/// (99.9 %). From thread to thread it takes 20 to 90 us, and the first starts at any time of the ticks and of the
+/// rotation: BFQ decides by ticks which queues it raises and unites.
 const TASKS: &[(&str, &str)] = &[
     ("machine.wake_max_us", "10"),
     ("machine.wake_tail_us", "1600"),
