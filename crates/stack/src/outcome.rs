@@ -132,8 +132,10 @@ pub struct OpeningTotals {
 /// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// From the first call to the end of the last.
+    /// From the first thread's start to the end of the last call.
     pub elapsed: Nanos,
+    /// When the last call had ended, by the clock of the threads, which begins before the first one's start.
+    pub end: Nanos,
     /// From when on calls were counted: the end of the warm-up, or the first thread's beginning if that is later.
     pub counted_from: Nanos,
     /// Calls done after the warm-up.

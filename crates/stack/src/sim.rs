@@ -222,6 +222,8 @@ struct World<'p, 's> {
     threads: Vec<ThreadSpec>,
     nr_files: usize,
     now: Cell<Nanos>,
+    /// When the first thread started.
+    begun: Cell<Nanos>,
     debt: Cell<u64>,
     stolen: Cell<u64>,
     cpu_busy: Cell<u64>,
@@ -409,6 +411,7 @@ impl<'p, 's> World<'p, 's> {
             report: RefCell::new(Report::new(plan, &threads)),
             threads,
             now: Cell::new(Nanos::ZERO),
+            begun: Cell::new(Nanos::ZERO),
             debt: Cell::new(0),
             stolen: Cell::new(0),
             cpu_busy: Cell::new(0),
@@ -477,7 +480,8 @@ impl<'p, 's> World<'p, 's> {
         let (hash, layers) = self.rec.into_inner().finish(end);
         let first = report.threads.iter().map(|thread| thread.start).min().unwrap_or_default();
         Outcome {
-            elapsed: end,
+            elapsed: end.saturating_sub(self.begun.get()),
+            end,
             counted_from: first.max(report.warmup),
             counts: report.counts,
             latency: report.latency,

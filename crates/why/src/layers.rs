@@ -8,6 +8,7 @@
 //! ```text
 //! page cache   more pages have to be read for an operation: (pages slow / pages fast - 1) x waits fast x price fast
 //! read-ahead   beyond that, calls wait more often for the pages they read: a read comes in pieces, nothing is ahead
+//!              (with pages: direct calls have no read-ahead)
 //! merging      the same, if bios are as large as before and it is the requests that are not
 //! plug, elevator, device   the rest: each of these waits takes longer there
 //! ```
@@ -87,7 +88,13 @@ pub fn split(delta: &Delta<'_>) -> Vec<LayerDelta> {
     let bio = delta.of(|digest| digest.bios.sizes[0].mean());
     let request = delta.of(|digest| digest.commands.sizes[0].mean());
     let merging = (bio.ratio() - 1.0).abs() < 0.1 && request.ratio() < 0.9;
-    let [of_readahead, of_merging] = if merging { [0.0, in_pieces] } else { [in_pieces, 0.0] };
+    let [of_readahead, of_merging] = match (merging, pages.slow > 0.0) {
+        (true, _) => [0.0, in_pieces],
+        (false, true) => [in_pieces, 0.0],
+        // Nothing is read ahead of direct calls: those that wait more often do so where they wait.
+        (false, false) => [0.0, 0.0],
+    };
+    let more = of_cache + of_readahead + of_merging;
     let part = |layer, slow: f64| {
         let [a, b] = if delta.a_is_slow { [slow, 0.0] } else { [0.0, slow] };
         LayerDelta { layer, a, b }

@@ -66,7 +66,7 @@ pub const METRICS: &[Metric] = &[
         Higher,
         "bytes of 10^6 written after the warm-up, over the time since then",
         |o| {
-            let seconds = o.elapsed.saturating_sub(o.counted_from).as_secs_f64();
+            let seconds = o.end.saturating_sub(o.counted_from).as_secs_f64();
             if seconds > 0.0 { o.counts.written_bytes as f64 / 1e6 / seconds } else { 0.0 }
         },
     ),

@@ -112,7 +112,7 @@ impl Backend for Simulator {
         let totals = Totals {
             job: &plan.job,
             elapsed: outcome.elapsed,
-            end: outcome.elapsed,
+            end: outcome.end,
             counts: &outcome.counts,
             latency: &outcome.latency,
             threads: outcome.threads.clone(),

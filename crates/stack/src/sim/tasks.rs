@@ -218,6 +218,7 @@ impl World<'_, '_> {
         };
         self.sched.borrow_mut().tasks = vec![info; nr_tasks as usize];
         let mut start = self.now.get() + self.between((Nanos::ZERO, self.machine.start));
+        self.begun.set(start);
         for task in 0..nr_awake {
             match start {
                 _ if task >= self.nr_threads_tasks() => self.wake(task),
