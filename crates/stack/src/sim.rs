@@ -332,8 +332,7 @@ impl<'p, 's> World<'p, 's> {
         let (stack, job) = (&plan.stack, &plan.job);
         let machine = (stack.machine.entry.build)(&stack.machine.options);
         let mut fs = (stack.filesystem.entry.build)(&stack.filesystem.options);
-        let hz = stack.hz();
-        let queue = &stack.options;
+        let (hz, queue) = (stack.hz(), &stack.options);
         let max_sectors = (queue.unsigned("max_sectors_kb") * 2) as u32;
         let max_segments = queue.unsigned("max_segments") as u32;
         let limits = QueueLimits {
