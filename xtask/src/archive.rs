@@ -71,8 +71,6 @@ struct Archive {
     binary: PathBuf,
     labels: BTreeMap<String, Label>,
     counters: BTreeMap<String, [Vec<f64>; 2]>,
-    /// Cases begun.
-    begun: usize,
 }
 
 /// The command.
@@ -107,8 +105,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     }
     std::fs::create_dir_all(folder.join("answers")).map_err(|error| format!("{}: {error}", folder.display()))?;
     let folder = std::fs::canonicalize(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut archive =
-        Archive { folder, binary: release_binary()?, labels: BTreeMap::new(), counters: BTreeMap::new(), begun: 0 };
+    let mut archive = Archive { folder, binary: release_binary()?, labels: BTreeMap::new(), counters: BTreeMap::new() };
     archive.simulated(seed, simulated)?;
     for kernel in &guests {
         archive.guests(kernel)?;
@@ -123,10 +120,8 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 }
 
 impl Archive {
-    /// The name of the next case.
-    fn name(&mut self) -> String {
-        self.begun += 1;
-        format!("{:04}", self.begun)
+    fn name(&self) -> String {
+        format!("{:04}", self.labels.len() + 1)
     }
 
     fn iowhy(&self) -> Command {
@@ -182,7 +177,7 @@ impl Archive {
             let lines = ["", more].map(|more| format!("run {GUEST_JOB} {}", place(&more)));
             let counters = match self.sides(&name, [&lines[0], &lines[1]]) {
                 Ok(counters) => counters,
-                // An emulated machine may hang.
+                // An emulated machine may hang. The next case takes the name.
                 Err(error) => {
                     eprintln!("{name} is left out: {error}");
                     for side in ["a", "b"] {

@@ -37,8 +37,7 @@ use std::time::Duration;
 use iowhy_stack::device::{Build, DEVICES, Device};
 use iowhy_stack::origin::{Entry, Options, find};
 use iowhy_stack::rng::Rng;
-use iowhy_stack::units::Nanos;
-use iowhy_stack::units::SECTOR_BYTES;
+use iowhy_stack::units::{Nanos, SECTOR_BYTES};
 use serde::{Deserialize, Serialize};
 
 use crate::guard;

@@ -171,6 +171,24 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
+/// Memory of this process's own that direct I/O takes.
+pub(crate) struct Aligned {
+    memory: Vec<u8>,
+    bytes: usize,
+}
+
+impl Aligned {
+    /// Zeroes.
+    pub(crate) fn new(bytes: usize) -> Aligned {
+        Aligned { memory: vec![0; bytes + PAGE_BYTES as usize], bytes }
+    }
+
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        let offset = self.memory.as_ptr().align_offset(PAGE_BYTES as usize);
+        &mut self.memory[offset..offset + self.bytes]
+    }
+}
+
 /// A piece of a pool's memory, for one call at a time.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Buffer {

@@ -84,17 +84,13 @@ pub fn split(delta: &Delta<'_>) -> Vec<LayerDelta> {
     // Pages that an operation reads more than on the fast side.
     let more_pages = if pages.fast > 0.0 { (pages.ratio() - 1.0).max(0.0) } else { 0.0 };
     let of_cache = (more_pages * in_io.fast).clamp(0.0, more);
-    let in_pieces = more - of_cache;
     let bio = delta.of(|digest| digest.bios.sizes[0].mean());
     let request = delta.of(|digest| digest.commands.sizes[0].mean());
     let merging = (bio.ratio() - 1.0).abs() < 0.1 && request.ratio() < 0.9;
-    let [of_readahead, of_merging] = match (merging, pages.slow > 0.0) {
-        (true, _) => [0.0, in_pieces],
-        (false, true) => [in_pieces, 0.0],
-        // Nothing is read ahead of direct calls: those that wait more often do so where they wait.
-        (false, false) => [0.0, 0.0],
-    };
-    let more = of_cache + of_readahead + of_merging;
+    // Nothing is read ahead of direct calls: those that wait more often do so where they wait.
+    let more = if merging || pages.slow > 0.0 { more } else { of_cache };
+    let in_pieces = more - of_cache;
+    let [of_readahead, of_merging] = if merging { [0.0, in_pieces] } else { [in_pieces, 0.0] };
     let part = |layer, slow: f64| {
         let [a, b] = if delta.a_is_slow { [slow, 0.0] } else { [0.0, slow] };
         LayerDelta { layer, a, b }

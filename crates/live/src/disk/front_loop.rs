@@ -17,7 +17,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use iowhy_stack::units::Nanos;
+use iowhy_stack::units::{Nanos, PAGE_BYTES};
 use rustix::ioctl::{Opcode, Setter, ioctl};
 
 use super::control::{Counters, Mode, Order, Wire};
@@ -25,20 +25,17 @@ use super::pace::usual;
 use super::queue::{queue, set};
 use super::{DEPTHS, DiskError, Lead, Spec};
 use crate::machine;
+use crate::memory::Aligned;
 use crate::system::{Request, control};
 
-/// Bytes that direct I/O may read into.
-#[repr(C, align(4096))]
-struct Pages<const BYTES: usize>([u8; BYTES]);
-
-const PAGE: usize = 4096;
+const PAGE: usize = PAGE_BYTES as usize;
 
 fn open_direct(node: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(node)
 }
 
 fn read(file: &File, offset: u64) -> io::Result<()> {
-    file.read_exact_at(&mut Box::new(Pages([0; PAGE])).0, offset)
+    file.read_exact_at(Aligned::new(PAGE).bytes(), offset)
 }
 
 /// Gives an order to the server.
@@ -114,7 +111,7 @@ const SERVICE: RangeInclusive<Nanos> = Nanos::from_us(200)..=Nanos::from_ms(10);
 /// Time of the measurement, and its least and most reads.
 const MEASURED: Nanos = Nanos::from_ms(200);
 const NR_READS: RangeInclusive<u64> = 24..=120;
-/// A large read, for the time of its bytes, which are copied twice on their way.
+/// A large read, for the time of its bytes, which are copied twice on their way; every disk is larger.
 const LARGE: usize = 512 << 10;
 /// More than this is a disturbance, and not the way through the kernel.
 const MOST: Lead = Lead { ns: 300_000, ns_per_mib: 1_000_000 };
@@ -128,22 +125,21 @@ pub(super) fn lead(node: &Path, wire: &mut Wire, spec: &Spec) -> Result<Lead, Di
     let service = usual(model, spec.bytes).clamp(*SERVICE.start(), *SERVICE.end());
     let reads = (MEASURED.0 / service.0).clamp(*NR_READS.start(), *NR_READS.end());
     order(wire, &Order::Mode(Mode::After(service.0)))?;
-    let mut buffer = Box::new(Pages([0; LARGE]));
-    let (large, mut times) = (LARGE.min(spec.bytes as usize / 2), [Vec::new(), Vec::new()]);
+    let (mut buffer, mut times) = (Aligned::new(LARGE), [Vec::new(), Vec::new()]);
     let result = (0..reads).try_for_each(|nr| {
-        let (offset, which) = (nr * PAGE as u64 % (spec.bytes / 2), nr as usize % 2);
+        let (offset, which) = (nr * PAGE_BYTES % (spec.bytes - LARGE as u64), nr as usize % 2);
         let begun = Instant::now();
-        let result = file.read_exact_at(&mut buffer.0[..[PAGE, large][which]], offset);
+        let result = file.read_exact_at(&mut buffer.bytes()[..[PAGE, LARGE][which]], offset);
         times[which].push(begun.elapsed().saturating_sub(Duration::from_nanos(service.0)).as_nanos() as u64);
         result
     });
     order(wire, &Order::Mode(Mode::Instant))?;
     result.map_err(failed)?;
-    let [small, large_ns] = times.map(|mut times| {
+    let [small, large] = times.map(|mut times| {
         times.sort_unstable();
         times[times.len() / 2]
     });
-    let ns_per_mib = (large_ns.saturating_sub(small) << 20) / (large - PAGE).max(PAGE) as u64;
+    let ns_per_mib = (large.saturating_sub(small) << 20) / (LARGE - PAGE) as u64;
     Ok(Lead { ns: small.min(MOST.ns), ns_per_mib: ns_per_mib.min(MOST.ns_per_mib) })
 }
 

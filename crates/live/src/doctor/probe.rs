@@ -11,6 +11,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{Ability, Has, text};
 use crate::engine::libaio::Context;
+use crate::memory::Aligned;
 use crate::system::{Request, control};
 use crate::{cache, machine, state};
 
@@ -205,10 +206,6 @@ fn libaio() -> Ability {
     }
 }
 
-/// A buffer of which some part is aligned to 4096 bytes.
-#[repr(C, align(4096))]
-struct Aligned([u8; 4096]);
-
 fn direct_io(directory: &Path) -> Ability {
     let (name, purpose) = ("direct-io", "O_DIRECT, and the alignment of its calls");
     let place = directory.display();
@@ -232,8 +229,8 @@ fn direct_io(directory: &Path) -> Ability {
         let detail = format!("in {place}: buffers at multiples of {memory} bytes, offsets and sizes of {offset}");
         return ability(name, purpose, Has::Yes, detail, "");
     }
-    let buffer = Aligned([0; 4096]);
-    match [512, 4096].into_iter().find(|size| file.write_at(&buffer.0[..*size], 0).is_ok()) {
+    let mut buffer = Aligned::new(4096);
+    match [512, 4096].into_iter().find(|size| file.write_at(&buffer.bytes()[..*size], 0).is_ok()) {
         Some(size) => ability(name, purpose, Has::Yes, format!("in {place}: {size} bytes work"), ""),
         None => {
             let detail = format!("in {place} not even aligned pages can be written");

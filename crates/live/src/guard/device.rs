@@ -23,6 +23,7 @@ use rustix::fs::{MemfdFlags, SeekFrom, memfd_create, seek};
 use crate::ledger;
 use crate::machine::{self, Mount};
 use crate::mark;
+use crate::memory::Aligned;
 
 /// The parts that all files share.
 pub(super) struct Surroundings {
@@ -241,7 +242,7 @@ impl Samples {
             }
             places.push((last, bytes - last));
         }
-        let mut buffer = Aligned::new();
+        let mut buffer = Aligned::new(ENDS as usize);
         let mut hashes = [0, 1].map(twox_hash::XxHash64::with_seed);
         for (mut at, mut left) in places {
             while left > 0 {
@@ -261,20 +262,6 @@ impl Samples {
         }
         samples.sum = hashes.iter().fold(0, |sum, hash| sum << 64 | u128::from(hash.finish()));
         Ok(samples)
-    }
-}
-
-/// A buffer that direct I/O takes.
-struct Aligned(Vec<u8>);
-
-impl Aligned {
-    fn new() -> Aligned {
-        Aligned(vec![0; ENDS as usize + 4096])
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        let offset = self.0.as_ptr().align_offset(4096);
-        &mut self.0[offset..offset + ENDS as usize]
     }
 }
 

@@ -220,10 +220,10 @@ impl World<'_, '_> {
         let mut start = self.now.get() + self.between((Nanos::ZERO, self.machine.start));
         self.begun.set(start);
         for task in 0..nr_awake {
-            match start {
-                _ if task >= self.nr_threads_tasks() => self.wake(task),
-                at if at == self.now.get() => self.wake(task),
-                at => self.push_due(at, Due::Timeout(task, 0)),
+            if task < self.nr_threads_tasks() && start > self.now.get() {
+                self.push_due(start, Due::Timeout(task, 0));
+            } else {
+                self.wake(task);
             }
             start += self.between(self.machine.start_gap);
         }
