@@ -3,6 +3,7 @@
 use super::cost::{Bounds, Cost, Facts, MARKED};
 use super::recorded;
 use super::{Figure, Match, Rule, grade};
+use crate::Side;
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
 use iowhy_stack::units::SECTOR_BYTES;
@@ -47,23 +48,29 @@ fn kind(name: &str) -> &str {
     name.trim_end_matches(|letter: char| letter.is_ascii_digit())
 }
 
+/// A side's disk: its name, the layers from it down to a disk, and whether it reads through the page cache below.
+struct Path<'a> {
+    name: &'a str,
+    layers: Vec<&'a str>,
+    buffered: bool,
+}
+
+fn path(side: &Side) -> Option<Path<'_>> {
+    let of = side.settings.first()?;
+    let name = of.get("recording", "disk").unwrap_or_default();
+    let stacked = |name: &&str| matches!(kind(name), "loop" | "dm-" | "nbd" | "md" | "zram" | "ublkb");
+    // No longer than what is written down, even if that goes round.
+    let chain = std::iter::successors(Some(name), |name| of.get(name, "loop.disk")).take(of.values.len());
+    let buffered = of.get(name, "loop.dio") == Some("0");
+    Some(Path { name, layers: chain.take_while(stacked).collect(), buffered })
+}
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let fuse = recorded::setting(delta, |key| key.ends_with(" filesystem"));
     let fuse = fuse.iter().find(|(_, [fast, slow])| slow.contains("fuse") && !fast.contains("fuse"));
-    let disks = |side: &crate::Side| {
-        let of = side.settings.first()?;
-        let name = of.get("recording", "disk").map(str::to_owned);
-        let buffered = |((disk, key), dio): (&(String, String), &String)| {
-            key == "loop.dio" && dio == "0" && Some(disk) == name.as_ref()
-        };
-        let buffered = of.values.iter().any(buffered);
-        Some((name, buffered))
-    };
-    let (fast, slow) = (disks(delta.fast)?, disks(delta.slow)?);
-    let of = |name: &Option<String>| name.as_deref().map(kind).unwrap_or("").to_owned();
-    let stacked = |kind: &str| matches!(kind, "loop" | "dm-" | "nbd" | "md" | "zram" | "ublkb");
-    let deeper = stacked(&of(&slow.0)) && !stacked(&of(&fast.0)) && !of(&fast.0).is_empty();
-    let buffered = slow.1 && !fast.1 && stacked(&of(&fast.0));
+    let (fast, slow) = (path(delta.fast)?, path(delta.slow)?);
+    let deeper = slow.layers.len() > fast.layers.len() && !fast.name.is_empty();
+    let buffered = slow.buffered && !fast.buffered && !fast.layers.is_empty();
     // A run that finds its pages in memory uses no disk at all.
     let used = delta.of(|d| (d.commands.sectors[0] + d.commands.sectors[1]) as f64);
     let alike = used.slow > 0.0 && ALIKE.contains(&used.ratio());
@@ -72,10 +79,11 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     }
     let what = match fuse {
         Some((_, [fast, slow])) => format!("the file system is {slow}, against {fast}"),
-        None if buffered => {
-            "the loop device reads through the page cache of the file below, against direct I/O".to_owned()
+        None if deeper => {
+            let fast = if fast.layers.is_empty() { fast.name.to_owned() } else { fast.layers.join(" on ") };
+            format!("the disk is {}, against {fast}", slow.layers.join(" on "))
         }
-        None => format!("the disk is {}, against {}", slow.0.unwrap_or_default(), fast.0.unwrap_or_default()),
+        None => "the loop device reads through the page cache of the file below, against direct I/O".to_owned(),
     };
     let waits = delta.time(|time| super::Owns::Calls.of(time));
     Some(Match {
@@ -209,6 +217,22 @@ mod tests {
             ),
         ];
         hold(&RULE, looped, 0.6946, edges);
+        // A loop device on another one, against one on a disk.
+        let nested = || {
+            Pair::of(|p| {
+                *p = looped();
+                set(p, ["loop0", "loop2"], "recording", "disk");
+                set(p, ["vda", "loop1"], "loop0", "loop.disk");
+                set(p, ["vda", "loop1"], "loop2", "loop.disk");
+            })
+        };
+        let below: Edge = (
+            "deeper",
+            |p, x| set(p, ["vda", ["loop1", "vda"][x as usize]], "loop2", "loop.disk"),
+            0.0,
+            1.0,
+        );
+        hold(&RULE, nested, 0.6946, &[below]);
         let kinds: Edge = (
             "MOST_SURE",
             |p, x| {
