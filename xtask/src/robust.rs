@@ -2,7 +2,8 @@
 //!
 //! One constant moves at a time, in all runs of the incident: numbers of the disk, of the machine and of the cost of
 //! direct I/O that are other than 0. A small number moves by one at least. Constants without an effect on the first
-//! repetition of any run are counted and not run further.
+//! repetition of any run are counted and not run further; those that cannot move (a disk too small for the files) are
+//! left out.
 
 use std::time::Instant;
 
@@ -93,10 +94,17 @@ fn of(id: &'static str) -> Result<Row, String> {
     let usual = result(id, Some(1), None)?.event_hash();
     for (nr, &constant) in constants.iter().enumerate() {
         let begun = Instant::now();
-        let mut changes = false;
-        for percent in MOVES[1] {
-            changes |= result(id, Some(1), Some((constant, percent)))?.event_hash() != usual;
-        }
+        let Constant { kind, name } = constant;
+        let tried: Result<Vec<IncidentResult>, String> =
+            MOVES[1].iter().map(|&percent| result(id, Some(1), Some((constant, percent)))).collect();
+        let changes = match tried {
+            Ok(moved) => moved.iter().any(|moved| moved.event_hash() != usual),
+            Err(message) => {
+                eprintln!("{id}: {kind}.{name} cannot move: {message}");
+                row.constants -= 1;
+                continue;
+            }
+        };
         if changes {
             row.effective += 1;
             for (size, percents) in MOVES.iter().enumerate() {
@@ -109,7 +117,6 @@ fn of(id: &'static str) -> Result<Row, String> {
                 }
             }
         }
-        let Constant { kind, name } = constant;
         let found = if changes { "runs" } else { "has no effect" };
         eprintln!("{id}: {kind}.{name} {found} ({} of {}, {:.0?})", nr + 1, constants.len(), begun.elapsed());
     }

@@ -1,15 +1,15 @@
 //! `cargo xtask twins`: jobs on a modelled disk, under the running kernel and in its simulator, for each scheduler.
 //!
-//! Both take turns in one command. The figures are those of the medians; a pair holds if operations a second agree
-//! within 10 % and the 99th percentile within 30 %, or if the simulator warns that it cannot be trusted. With `--busy`
-//! a program that computes without end keeps one processor meanwhile. Needs root.
+//! Both take turns in one command. The figures are means of the runs; a pair holds if operations a second agree
+//! within 10 % and the 99th percentile within 30 %, or if the simulator warns that it cannot be trusted. Where the runs
+//! of a side differ among themselves by more than that, a few decide nothing: the pair is made anew with many. With
+//! `--busy` a program that computes without end keeps one processor meanwhile. Needs root.
 
 use std::process::{Child, Command, Stdio};
 
 use iowhy_lab::modelled_disk::NO_TWIN;
 use iowhy_lab::models::TWINS;
 use iowhy_live::signal;
-use iowhy_stats::median_sorted;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -20,6 +20,8 @@ const JOBS: &str = include_str!("twins/jobs.toml");
 const SCHEDULERS: &[&str] = &["none", "mq-deadline", "kyber", "bfq"];
 /// Most that operations a second, and the 99th percentile, may differ, percent.
 const BOUNDS: [f64; 2] = [10.0, 30.0];
+/// Runs of each side where those of one side differ among themselves.
+const MANY: u32 = 15;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,7 +49,7 @@ struct Settings {
     page: bool,
 }
 
-/// Median of a metric here and there.
+/// Mean of a metric here and there.
 #[derive(Copy, Clone)]
 struct Pair {
     live: f64,
@@ -69,6 +71,9 @@ struct Row {
     /// ns
     p99: Pair,
     warned: bool,
+    runs: u32,
+    /// The runs of a side differ by more than both sides may.
+    unsteady: bool,
 }
 
 impl Row {
@@ -76,7 +81,7 @@ impl Row {
         [self.iops, self.p99].iter().zip(BOUNDS).all(|(pair, bound)| pair.off().abs() <= bound)
     }
 
-    fn cells(&self) -> [String; 7] {
+    fn cells(&self) -> [String; 8] {
         let verdict = match (self.within(), self.warned) {
             (true, false) => "yes",
             (true, true) => "yes, though warned of",
@@ -87,6 +92,7 @@ impl Row {
             self.job.clone(),
             self.scheduler.clone(),
             if self.busy { "one busy" } else { "idle" }.to_owned(),
+            self.runs.to_string(),
             format!("{:.0}", self.iops.live),
             format!("{:+.1} %", self.iops.off()),
             format!("{:.2} ms {:+.0} %", self.p99.live / 1e6, self.p99.off()),
@@ -129,7 +135,14 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         let _kept = busy.then(Busy::start).transpose()?;
         for job in jobs.iter().filter(|job| settings.only.is_empty() || settings.only.contains(&job.name)) {
             for scheduler in &settings.schedulers {
-                let row = pair(&site, &binary, &settings, job, scheduler, *busy)?;
+                if signal::raised() {
+                    return Err("ended by a signal".to_owned());
+                }
+                let asked = |runs| pair(&site, &binary, &settings, job, scheduler, *busy, runs);
+                let mut row = asked(settings.runs)?;
+                if row.unsteady && settings.runs < MANY {
+                    row = asked(MANY)?;
+                }
                 println!("{}", row.cells().join("  "));
                 rows.push(row);
             }
@@ -150,26 +163,35 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 fn table(settings: &Settings, rows: &[Row], said: &str) -> String {
     let mut lines = vec![
         format!(
-            "`cargo xtask twins --page`: `{}` on `{}`, {} runs of {} s on each side, medians. {said}.",
-            settings.kernel, settings.disk, settings.runs, settings.seconds
+            "`cargo xtask twins --page`: `{}` on `{}`, runs of {} s on each side, means; {} runs, or {MANY} if those of \
+             a side differ by more than {} %. {said}.",
+            settings.kernel, settings.disk, settings.seconds, settings.runs, BOUNDS[0]
         ),
         String::new(),
-        "| job | scheduler | processors | IOPS, live | twin | p99, live and twin | within |".to_owned(),
-        "| --- | --- | --- | --- | --- | --- | --- |".to_owned(),
+        "| job | scheduler | processors | runs | IOPS, live | twin | p99, live and twin | within |".to_owned(),
+        "| --- | --- | --- | ---: | --- | --- | --- | --- |".to_owned(),
     ];
     lines.extend(rows.iter().map(|row| format!("| {} |", row.cells().join(" | "))));
     lines.join("\n")
 }
 
 /// One job under one scheduler.
-fn pair(site: &Site, binary: &str, settings: &Settings, job: &Job, scheduler: &str, busy: bool) -> Result<Row, String> {
+fn pair(
+    site: &Site,
+    binary: &str,
+    settings: &Settings,
+    job: &Job,
+    scheduler: &str,
+    busy: bool,
+    nr: u32,
+) -> Result<Row, String> {
     let file = site.folder.join(format!("{}.fio", job.name));
     let text = format!("[global]\ntime_based\nruntime={}\n{}", settings.seconds, job.fio.trim_start());
     std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut command = Command::new(binary);
     command.arg("run").arg(&file).args(["--on", "live", "--on", &format!("sim:{}", settings.kernel)]);
     command.args(["--disk", &format!("{},scheduler={scheduler}", settings.disk), "--json"]);
-    command.args(["--runs", &settings.runs.to_string(), "--dir"]).arg(site.folder.join("files"));
+    command.args(["--runs", &nr.to_string(), "--dir"]).arg(site.folder.join("files"));
     let failed = |why: String| format!("{} under {scheduler}: {why}", job.name);
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| failed(error.to_string()))?;
     if !output.status.success() {
@@ -177,22 +199,27 @@ fn pair(site: &Site, binary: &str, settings: &Settings, job: &Job, scheduler: &s
     }
     let document: Value = serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))?;
     let runs: Vec<&Value> = document["runs"].as_array().into_iter().flatten().collect();
-    let median = |metric: &str| {
-        let of = |live: bool| {
-            let here = runs.iter().filter(|run| (run["where"] == "live") == live);
-            let mut values: Vec<f64> = here.filter_map(|run| run["metrics"][metric].as_f64()).collect();
-            values.sort_by(f64::total_cmp);
-            Some(median_sorted(&values)).filter(|it| !it.is_nan()).ok_or_else(|| failed(format!("no {metric}")))
-        };
-        Ok::<_, String>(Pair { live: of(true)?, twin: of(false)? })
+    let of = |metric: &str, live: bool| {
+        let here = runs.iter().filter(|run| (run["where"] == "live") == live);
+        let values: Vec<f64> = here.filter_map(|run| run["metrics"][metric].as_f64()).collect();
+        if values.is_empty() { Err(failed(format!("no {metric}"))) } else { Ok(values) }
+    };
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let means =
+        |metric: &str| Ok::<_, String>(Pair { live: mean(&of(metric, true)?), twin: mean(&of(metric, false)?) });
+    let differ = |values: &[f64]| {
+        let (least, most) = values.iter().fold((f64::MAX, f64::MIN), |(a, b), x| (a.min(*x), b.max(*x)));
+        most > least * (1.0 + BOUNDS[0] / 100.0)
     };
     let warned = runs.iter().flat_map(|run| run["warnings"].as_array().into_iter().flatten());
     Ok(Row {
         job: job.name.clone(),
         scheduler: scheduler.to_owned(),
         busy,
-        iops: median("iops")?,
-        p99: median("p99_ns")?,
+        iops: means("iops")?,
+        p99: means("p99_ns")?,
+        runs: nr,
+        unsteady: differ(&of("iops", true)?) || differ(&of("iops", false)?),
         warned: warned.filter_map(Value::as_str).any(|warning| warning.starts_with(NO_TWIN)),
     })
 }

@@ -14,14 +14,12 @@ pub(crate) fn kept() -> PathBuf {
     target_folder().join("tmp/reports")
 }
 
-/// Incidents whose runs take minutes in the tests' build, or whose page takes axe minutes (2025-uring-nowait: not
-/// looked into yet): nobody makes their reports there.
+/// Incidents whose runs take minutes in the tests' build: nobody makes their reports there.
 const LONG: &[&str] = &[
     "2022-wbt-write-cache",
     "2024-flush-before-zeroing",
     "2024-plug-merge-end",
     "2024-plug-per-bio",
-    "2025-uring-nowait",
 ];
 
 /// Reports of incidents that the tests did not keep.

@@ -64,10 +64,6 @@ const TASKS: &[(&str, &str)] = &[
     ("machine.start_gap_max_us", "90"),
 ];
 
-/// Peak rate that BFQ has learned when files of 256 MB have been laid out: 144 to 206 (less from smaller ones, 365 from
-/// 1 GB).
-const LAID_OUT_MB_S: &str = "156";
-
 /// The file system that a live run makes where the user speaks of none.
 pub const FILESYSTEM: &str = "ext4";
 
@@ -317,10 +313,6 @@ pub fn twin(on: &str, disk: &str, beside: bool) -> (String, String, Problems) {
             Some(latency) => keys.push(("wbt_lat_us", latency.to_owned())),
             None => {}
         }
-    }
-    if scheduler == Some("bfq") {
-        // There the disk was formatted and the files were written just before, at the speed of memory.
-        keys.extend([("elevator.used", "on".to_owned()), ("elevator.peak_mb_s", LAID_OUT_MB_S.to_owned())]);
     }
     for (key, value) in &spec.queue {
         if key.starts_with(ELEVATOR) || matches!(key.as_str(), "read_ahead_kb" | "nomerges") {
@@ -754,8 +746,7 @@ mod tests {
                 false,
                 (
                     "sim:linux-6.18,read_ahead_kb=64,TASKS,elevator=bfq,driver_tags=8",
-                    ",nr_requests=99,max_sectors_kb=1024,elevator.used=on,elevator.peak_mb_s=156,\
-                     elevator.low_latency=0,filesystem=xfs-5.18,journal_at_mb=2048",
+                    ",nr_requests=99,max_sectors_kb=1024,elevator.low_latency=0,filesystem=xfs-5.18,journal_at_mb=2048",
                     "sata-2010",
                 ),
             ),

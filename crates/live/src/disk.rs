@@ -47,7 +47,7 @@ pub use control::{Change, Counters};
 pub use fault::{Fault, Only, bytes as parse_bytes};
 pub use front::Front;
 pub use keeper::keep;
-pub use queue::{ELEVATOR, TUNABLES, Tunable, find_tunable};
+pub use queue::{ELEVATOR, TUNABLES, Tunable, find_tunable, renew_scheduler};
 pub use store::Losses;
 
 /// Depths that the kernel can be given, with any front.
@@ -420,7 +420,8 @@ impl DiskHandle {
         stat(&self.state.spec.name)
     }
 
-    /// Serves at once, without the model's times, or with them again: for files that are only laid out.
+    /// Serves at once, without the model's times, or with them again: for files that are only laid out. The scheduler
+    /// forgets that time at its end: a rate that it has seen meanwhile would count for seconds.
     ///
     /// # Errors
     /// If its keeper does not answer.

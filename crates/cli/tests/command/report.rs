@@ -136,6 +136,13 @@ fn the_poll_of_2025_is_reported() {
 }
 
 #[test]
+fn the_punted_calls_of_2025_are_reported() {
+    let data = report_of("2025-uring-nowait", "--runs 1", 0);
+    assert_eq!(data["headline"]["verdict"], "regression");
+    assert_eq!(data["explanation"]["findings"][0]["rule"], "calls-to-workers");
+}
+
+#[test]
 fn the_fsyncs_of_2023_are_reported() {
     let data = report_of("2023-fsyncs-share-less", "--runs 1", 0);
     assert_eq!(data["headline"]["verdict"], "regression");

@@ -152,7 +152,7 @@ fn sentence(sides: &[Gathered; 2], explanation: &Explanation, work: &[Work; 2]) 
         _ => (one(a), one(b)),
     };
     match explanation.verdict {
-        Verdict::Inconclusive => return format!("{subject}: no answer, {after} in B and {before} in A."),
+        Verdict::Inconclusive => return format!("{subject}: cannot tell, {before} in A and {after} in B."),
         Verdict::Same => return format!("{subject} takes as long as before: {after} and {before}."),
         _ => {}
     }

@@ -1,9 +1,11 @@
 //! The modelled disk that is made for a run, and goes with it.
 
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use iowhy_live::disk::{DiskError, DiskHandle, Spec, State};
+use iowhy_live::machine;
 use iowhy_live::run::Progress;
 
 use crate::on_kernel::Live;
@@ -44,6 +46,13 @@ pub(crate) fn on_disk<E: From<DiskError>>(
                     let _ = file.sync_all();
                 });
                 hurry(false);
+                if iowhy_live::guest::is_inside() {
+                    // The kernel that has seen it is this one.
+                    let disks = paths.iter().filter_map(|path| machine::Disk::below(path).name);
+                    for disk in disks.collect::<BTreeSet<_>>() {
+                        let _ = iowhy_live::disk::renew_scheduler(&Path::new("/dev").join(disk));
+                    }
+                }
             }
             _ => {}
         }

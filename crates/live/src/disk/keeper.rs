@@ -348,7 +348,11 @@ impl Keeper {
     fn obey(&mut self, ask: Ask) -> Result<(), DiskError> {
         match ask {
             Ask::Stat | Ask::Remove => Ok(()),
-            Ask::Hurry(on) => self.set_mode(if on { Mode::Instant } else { Mode::Model }),
+            Ask::Hurry(true) => self.set_mode(Mode::Instant),
+            Ask::Hurry(false) => {
+                self.set_mode(Mode::Model)?;
+                queue::renew_scheduler(&self.node)
+            }
             Ask::Crash { seed } => self.crash(seed),
             Ask::Set(changes) => changes.into_iter().try_for_each(|change| match change {
                 Change::Fault(fault) => self.order(&Order::Fault(fault)).map(drop),

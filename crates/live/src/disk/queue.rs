@@ -150,6 +150,20 @@ pub(super) fn prepare_scheduler(node: &Path, spec: &Spec, front: Front) -> Resul
     spec.queue.iter().filter(|(key, _)| of_scheduler(key)).try_for_each(|(key, value)| set(node, key, value))
 }
 
+/// Chooses the scheduler again, which forgets what it has seen so far: tasks, rates, latencies. What has been set of it
+/// stays.
+///
+/// # Errors
+/// If a setting is not taken.
+pub fn renew_scheduler(node: &Path) -> Result<(), DiskError> {
+    let all = settings(node);
+    let of = |wanted: &str| all.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.as_str());
+    let Some(scheduler) = of("scheduler").filter(|name| *name != "none") else { return Ok(()) };
+    set(node, "scheduler", "none")?;
+    set(node, "scheduler", scheduler)?;
+    all.iter().filter(|(key, _)| of_scheduler(key)).try_for_each(|(key, value)| set(node, key, value))
+}
+
 /// Requests that the scheduler of a loop device holds.
 const NR_REQUESTS: &str = "256";
 

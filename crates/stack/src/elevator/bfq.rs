@@ -80,7 +80,6 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec::switch("low_latency", true, "raise the weight of interactive and soft real-time queues"),
     OptionSpec::number("wr_coeff", 30, (1, 1_000), "times the weight of a raised queue"),
     OptionSpec::switch("used", false, "begin as on a disk to which others have written just before"),
-    OptionSpec::number("peak_mb_s", 0, (0, 20_000), "peak rate that they had; 0: as of a disk nobody has used"),
 ];
 
 /// The table line.
@@ -169,7 +168,6 @@ fn begin(options: &Options, hz: Hz, rules: Rules) -> Bfq {
         low_latency: options.is_on("low_latency"),
         raise: options.unsigned("wr_coeff"),
         used: options.is_on("used"),
-        used_peak: rate::of_mb_s(options.unsigned("peak_mb_s")),
         soft_length: ticks(hz, SOFT_MS),
         burst_gap: ticks(hz, BURST_MS),
         rotational: true,
@@ -259,7 +257,6 @@ struct Bfq {
     low_latency: bool,
     raise: u64,
     used: bool,
-    used_peak: u64,
     soft_length: Tick,
     burst_gap: Tick,
     rotational: bool,
@@ -344,10 +341,6 @@ impl Bfq {
     fn was_used(&mut self) {
         (self.queueing, self.flash_with_queueing) = (Some(true), !self.rotational_at_birth);
         self.turns = 249;
-        if self.used_peak > 0 {
-            self.rate.peak = self.used_peak;
-            self.rate_changed();
-        }
         for base in [wf2q::WEIGHT, wf2q::WEIGHT, wf2q::JOURNAL_WEIGHT] {
             let queue = self.new_queue(true, base, Now { at: Nanos::ZERO, tick: LONG_AGO });
             self.queues[queue].tasks = 1;

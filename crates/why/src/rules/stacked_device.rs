@@ -226,12 +226,8 @@ mod tests {
                 set(p, ["vda", "loop1"], "loop2", "loop.disk");
             })
         };
-        let below: Edge = (
-            "deeper",
-            |p, x| set(p, ["vda", ["loop1", "vda"][x as usize]], "loop2", "loop.disk"),
-            0.0,
-            1.0,
-        );
+        let below: Edge =
+            ("deeper", |p, x| set(p, ["vda", ["loop1", "vda"][x as usize]], "loop2", "loop.disk"), 0.0, 1.0);
         hold(&RULE, nested, 0.6946, &[below]);
         let kinds: Edge = (
             "MOST_SURE",

@@ -8,7 +8,7 @@
 use super::queue::is_far;
 use super::{FLASH, MIN_THINK, Now, ROTATING};
 use crate::request::Request;
-use crate::units::{Nanos, SECTOR_BYTES};
+use crate::units::Nanos;
 
 /// Fixed point of sectors a microsecond.
 pub(super) const SHIFT: u32 = 16;
@@ -18,11 +18,6 @@ const REF_INTERVAL: Nanos = Nanos::from_secs(1);
 const IDLE: Nanos = Nanos::from_ms(100);
 /// Sectors a microsecond that no device does.
 const ABSURD: u64 = 20;
-
-/// A rate in that fixed point.
-pub(super) fn of_mb_s(mb_s: u64) -> u64 {
-    (mb_s << SHIFT) / SECTOR_BYTES
-}
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rate {
