@@ -163,8 +163,8 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 fn table(settings: &Settings, rows: &[Row], said: &str) -> String {
     let mut lines = vec![
         format!(
-            "`cargo xtask twins --page`: `{}` on `{}`, runs of {} s on each side, means; {} runs, or {MANY} if those of \
-             a side differ by more than {} %. {said}.",
+            "`cargo xtask twins --page`: `{}` on `{}`, runs of {} s on each side, means; {} runs, or {MANY} if those \
+             of a side differ by more than {} %. {said}.",
             settings.kernel, settings.disk, settings.seconds, settings.runs, BOUNDS[0]
         ),
         String::new(),

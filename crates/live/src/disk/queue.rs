@@ -150,8 +150,7 @@ pub(super) fn prepare_scheduler(node: &Path, spec: &Spec, front: Front) -> Resul
     spec.queue.iter().filter(|(key, _)| of_scheduler(key)).try_for_each(|(key, value)| set(node, key, value))
 }
 
-/// Chooses the scheduler again, which forgets what it has seen so far: tasks, rates, latencies. What has been set of it
-/// stays.
+/// Chooses the scheduler again, which forgets what it has seen so far: tasks, rates, latencies. Its settings stay.
 ///
 /// # Errors
 /// If a setting is not taken.
