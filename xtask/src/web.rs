@@ -15,12 +15,8 @@ pub(crate) fn kept() -> PathBuf {
 }
 
 /// Incidents whose runs take minutes in the tests' build: nobody makes their reports there.
-const LONG: &[&str] = &[
-    "2022-wbt-write-cache",
-    "2024-flush-before-zeroing",
-    "2024-plug-merge-end",
-    "2024-plug-per-bio",
-];
+const LONG: &[&str] =
+    &["2022-wbt-write-cache", "2024-flush-before-zeroing", "2024-plug-merge-end", "2024-plug-per-bio"];
 
 /// Reports of incidents that the tests did not keep.
 fn lacking() -> Result<Vec<&'static str>, String> {

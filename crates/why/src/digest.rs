@@ -530,7 +530,8 @@ impl Observer {
             out.before_bio[kind].add(before.0);
         }
         out.workload.written_through += u64::from(kind == 1 && call.written > 0);
-        let direct = call.own_data_bio && !call.touched_cache;
+        // A write through the cache into a page that is there has a bio and no new page, too, but may be of any length.
+        let direct = call.own_data_bio && !call.touched_cache && call.len_bytes.is_multiple_of(SECTOR_BYTES);
         let quiet = !call.own_data_bio && !call.touched_cache;
         out.workload.direct[kind] += u64::from(direct);
         out.workload.quiet[kind] += u64::from(quiet);

@@ -53,9 +53,15 @@ pub(super) fn number(settings: &Settings, place: &str, key: &str) -> Option<u64>
     settings.get(place, key)?.parse().ok()
 }
 
-fn filesystem(settings: &Settings) -> Option<(&str, &str)> {
+/// Where the first file system is mounted, and its name.
+fn filesystem_of(settings: &Settings) -> Option<(&str, &str)> {
     let mut mounts = settings.values.iter().filter(|((of, key), _)| of.starts_with('/') && key == "filesystem");
-    let ((of, _), name) = mounts.next()?;
+    mounts.next().map(|((of, _), name)| (of.as_str(), name.as_str()))
+}
+
+/// Its name and its options.
+fn filesystem(settings: &Settings) -> Option<(&str, &str)> {
+    let (of, name) = filesystem_of(settings)?;
     Some((name, settings.get(of, "mount_options").unwrap_or_default()))
 }
 
@@ -69,6 +75,11 @@ pub(super) fn stack(release: &str, settings: &Settings, device: Dev) -> Stack {
             if let Some(value) = settings.get(&disk, key) {
                 set(of_stack, value);
             }
+        }
+        if let Some((of, _)) = filesystem_of(settings)
+            && let Some(window) = settings.get(of, "read_ahead_kb")
+        {
+            set("read_ahead_kb", window);
         }
         let elevator = settings.get(&disk, "scheduler").unwrap_or("none");
         if let (true, Some(nr)) = (elevator != "none", settings.get(&disk, "nr_requests")) {

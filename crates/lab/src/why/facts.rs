@@ -485,6 +485,8 @@ pub(super) fn unusual(settings: &Settings) -> Vec<(String, String, &'static str)
             {
                 return None;
             }
+            // File systems with a backing device of their own choose larger ones.
+            "read_ahead_kb" if place.starts_with('/') && number(value).is_some_and(|kb| kb >= 128) => return None,
             "max_sectors_kb" => {
                 let most = settings.get(place, "max_hw_sectors_kb").and_then(number).unwrap_or(LARGE);
                 if number(value).is_none_or(|kb| kb >= most.min(LARGE)) {

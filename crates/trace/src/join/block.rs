@@ -287,6 +287,9 @@ impl Joiner<'_> {
     }
 
     pub(super) fn complete(&mut self, seq: u64, record: &Record, extent: &Extent, error: i32) {
+        // A flush has no place: it is issued at the sector 0, and completed at -1 (6.18).
+        let nowhere = extent.bytes == 0 && extent.rwbs.has(Rwbs::PREFLUSH);
+        let extent = &Extent { sector: if nowhere { Sector(0) } else { extent.sector }, ..*extent };
         if let Some(request) = take(&mut self.issued, &self.out.requests, extent) {
             let known = &mut self.out.requests[request as usize];
             known.error = error;

@@ -307,6 +307,19 @@ fn requests_merge_and_come_back_and_complete_in_parts() {
     assert!(joined.requests[1].merged);
 }
 
+#[test]
+fn a_flush_is_completed_wherever_the_kernel_says_it_was() {
+    let flush = |sector| Extent { bytes: 0, ..extent(sector, 0, Rwbs::PREFLUSH) };
+    // Sector -1, in the largest place that there is.
+    let done = |sector| Seen::Complete { extent: flush(sector), error: 0 };
+    let nowhere = 1 << 53;
+    let events = [(1, Seen::Issue(flush(0))), (20, done(nowhere)), (30, Seen::Issue(flush(0))), (55, done(0))];
+    let joined = join(&trace(by(4, events)), &Who::default());
+    assert_eq!(joined.leftovers, Leftovers::default());
+    let times: Vec<_> = joined.requests.iter().map(|request| (request.issued, request.completed)).collect();
+    assert_eq!(times, [(Some(Nanos(1)), Some(Nanos(20))), (Some(Nanos(30)), Some(Nanos(55)))]);
+}
+
 /// A simulated run's events as a kernel would trace them: a task for each call that is open at once.
 fn bridge(events: &[Event]) -> Trace {
     const FILES: Dev = Dev(8 << 20);

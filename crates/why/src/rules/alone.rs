@@ -117,7 +117,7 @@ const STREAMS: f64 = 0.8;
 pub(super) fn cost_of_advice(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
     let alone = reads::share(reads::pages(d, &KINDS), reads::all_pages(d));
-    let limit = facts.number_of_disk("read_ahead_kb").filter(|kib| *kib > ONE_PAGE as f64)?;
+    let (limit, key) = facts.read_ahead_kb().filter(|(kib, _)| *kib > ONE_PAGE as f64)?;
     let streams = facts.streams;
     if alone < NEARLY_LIVE || streams < STREAMS || (reads::all_pages(d) as f64) < LEAST_PAGES {
         return None;
@@ -129,7 +129,7 @@ pub(super) fn cost_of_advice(facts: &Facts<'_>) -> Option<Cost> {
         confidence: MARKED,
         claim: format!(
             "{:.0} % of the reads go on where others ended, and their pages come without a window, though \
-             read_ahead_kb is {limit:.0}: the file is advised as random",
+             {key} is {limit:.0}: the file is advised as random",
             100.0 * streams
         ),
         setting: "no POSIX_FADV_RANDOM or MADV_RANDOM".to_owned(),

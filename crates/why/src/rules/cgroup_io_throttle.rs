@@ -1,5 +1,8 @@
 //! A control group's limit holds bios back.
 
+use iowhy_stack::units::SECTOR_BYTES;
+use iowhy_trace::settings::NUMBER;
+
 use super::cost::{Bounds, Cost, Facts};
 use super::recorded;
 use super::{Figure, Match, Rule};
@@ -78,7 +81,56 @@ const MET: u64 = 16;
 /// Confidence of the cost without and with a limit in sight, and its bounds.
 const ALONE: (f64, f64, Bounds) = (0.8, 0.89, [0.7, 1.0]);
 
+/// Limits of a group on a disk: the file of version 1, the word of `io.max`, whether of writes, whether of operations.
+const LIMITS: [(&str, &str, bool, bool); 4] = [
+    ("blkio.throttle.read_bps_device", "rbps", false, false),
+    ("blkio.throttle.write_bps_device", "wbps", true, false),
+    ("blkio.throttle.read_iops_device", "riops", false, true),
+    ("blkio.throttle.write_iops_device", "wiops", true, true),
+];
+/// Rates that are at a limit: requests of a loop device are not those of the disk below.
+const AT_LIMIT: std::ops::Range<f64> = 0.7..1.15;
+
+/// A limit on the disk below a loop device holds the loop's bios back, where nobody's calls sleep for them.
+fn below(facts: &Facts<'_>) -> Option<Cost> {
+    let settings = facts.settings;
+    let lower = settings.get(settings.get("recording", "disk")?, "loop.disk")?;
+    let number = settings.get(lower, NUMBER)?;
+    let commands = &facts.digest.commands;
+    let met = |(file, word, write, operations): (&'static str, &str, bool, bool)| {
+        let of_disk = |text: &str| {
+            let mut words = text.split_whitespace().skip_while(|word| *word != number).skip(1);
+            let plain = words.clone().next().and_then(|word| word.parse::<f64>().ok());
+            plain.or_else(|| words.find_map(|limit| limit.strip_prefix(word)?.strip_prefix('=')?.parse().ok()))
+        };
+        let limit = of_disk(settings.get("cgroup", file).or_else(|| settings.get("cgroup", "io.max"))?)?;
+        let way = usize::from(write);
+        let amount = if operations { commands.issued[way] } else { commands.own_sectors[way] * SECTOR_BYTES };
+        let rate = amount as f64 * 1e9 / commands.own_busy[way].max(1) as f64;
+        AT_LIMIT.contains(&(rate / limit)).then_some((file, limit, rate, way))
+    };
+    let (file, limit, rate, way) = LIMITS.into_iter().find_map(met)?;
+    let waits = facts.in_layers(&[Layer::Device, Layer::Elevator, Layer::Journal]);
+    let (confidence, _, bounds) = ALONE;
+    Some(Cost {
+        ns: waits.min(commands.own_busy[way] as f64),
+        bounds,
+        confidence,
+        claim: format!("the control group's {file} of {lower}, below the loop device, is {limit:.0}: the rate here"),
+        setting: format!("{file} of {lower} removed or raised"),
+        evidence: vec![
+            ("bytes or operations a second while something is at the device", rate, Unit::Count),
+            ("time that calls wait for the device", waits, Unit::Ns),
+        ],
+    })
+}
+
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    held(facts).or_else(|| below(facts))
+}
+
+/// Bios that calls sleep for before they are queued.
+fn held(facts: &Facts<'_>) -> Option<Cost> {
     let times = facts.digest.wall.as_ref()?.held_back;
     let held = times as f64 / facts.operations();
     let asleep = facts.in_layers(&[Layer::Lock, Layer::Journal]);
@@ -185,5 +237,30 @@ mod tests {
         }
         let edges: &[AloneEdge] = &[("LEAST_HELD, alone", held, 5.0, 4.0), ("MET", of_many, 16.0, 15.0)];
         hold_cost(&RULE, throttled, (50.0, 0.89), edges);
+        // 80 KiB in 0.8 ms: 102 MB/s.
+        let below = || {
+            Alone::of(|a| {
+                a.set("recording", "disk", "loop0");
+                a.set("loop0", "loop.disk", "vda");
+                a.set("vda", "number", "254:0");
+                a.set("cgroup", "blkio.throttle.read_bps_device", "7:0 5\n254:0 100000000");
+                a.requests(0, 20, 8, 8e5);
+            })
+        };
+        let read: fn(&mut Alone, f64) = |a, x| a.set("cgroup", "blkio.throttle.read_bps_device", &format!("254:0 {x}"));
+        let edges: &[AloneEdge] = &[
+            ("AT_LIMIT, above", read, 90_000_000.0, 89_000_000.0),
+            ("AT_LIMIT, below", read, 146_000_000.0, 147_000_000.0),
+            (
+                "LIMITS",
+                |a, x| {
+                    a.set("cgroup", "blkio.throttle.read_bps_device", "254:0 1");
+                    a.set("cgroup", "blkio.throttle.read_iops_device", &format!("254:0 {x}"));
+                },
+                25_000.0,
+                50_000.0,
+            ),
+        ];
+        hold_cost(&RULE, below, (80.0, 0.8), edges);
     }
 }

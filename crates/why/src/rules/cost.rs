@@ -148,6 +148,15 @@ impl Facts<'_> {
         self.of_disk(key)?.parse().ok()
     }
 
+    /// The window of read-ahead, KiB, and its key: that of the file system's own backing device, where it has one, else
+    /// that of the queue.
+    pub fn read_ahead_kb(&self) -> Option<(f64, &'static str)> {
+        match self.setting(|of, key| of.starts_with('/') && key == "read_ahead_kb") {
+            Some((_, own)) => Some((own.parse().ok()?, "bdi/read_ahead_kb")),
+            None => Some((self.number_of_disk("read_ahead_kb")?, "read_ahead_kb")),
+        }
+    }
+
     /// The first setting whose place and key are picked, as `KEY=VALUE`.
     pub fn setting(&self, picks: impl Fn(&str, &str) -> bool) -> Option<(&str, &str)> {
         let found = self.settings.values.iter().find(|((of, key), _)| picks(of, key));

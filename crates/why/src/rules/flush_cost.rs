@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::cost::{Cost, Facts, SEEN};
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 
@@ -27,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
         Switch::Queue("write_cache"),
     ],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Syncs for an operation, slow over fast: a few dozen among random calls are never equally many.
@@ -75,9 +76,49 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Flushes of a run that are worth a word.
+const ENOUGH: u64 = 4;
+/// Time of a flush that is long for a device without moving parts, ns, and against a write there.
+const LONG: (f64, f64) = (5e6, 10.0);
+/// Part of the cost that goes for certain: without a volatile cache the writes themselves take longer.
+const LEAST_SAVED: f64 = 0.5;
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let (sync, commands) = (&facts.digest.sync, &facts.digest.commands);
+    let each = sync.flush.mean();
+    let writes = commands.own.iter().filter(|(class, _)| class.write).map(|(_, [all, _])| all);
+    let (nr, sum) = writes.fold((0, 0.0), |(nr, sum), of| (nr + of.count(), sum + of.sum()));
+    let write = sum / nr.max(1) as f64;
+    // On a disk that turns, every flush takes a turn or more.
+    if facts.number_of_disk("rotational") != Some(0.0)
+        || sync.flush.count() < ENOUGH
+        || nr == 0
+        || each < LONG.0
+        || each < LONG.1 * write
+    {
+        return None;
+    }
+    Some(Cost {
+        ns: sync.flushing / f64::from(facts.digest.time.slots.max(1)),
+        bounds: [LEAST_SAVED, 1.0],
+        confidence: SEEN,
+        claim: format!(
+            "a flush of the drive's write cache takes {:.1} ms, and a write {:.1} ms: each sync waits for that",
+            each / 1e6,
+            write / 1e6
+        ),
+        setting: "a drive whose cache is protected against power loss, or fewer syncs".to_owned(),
+        evidence: vec![
+            ("time of a flush", each, Unit::Ns),
+            ("time of a write at the device", write, Unit::Ns),
+            ("flushes for an operation", sync.flush.count() as f64 / facts.operations(), Unit::Ratio),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
 
     /// A hundred syncs that take a tenth longer, and flushes that take 1.3 ms instead of 1 ms in all.
@@ -113,5 +154,29 @@ mod tests {
             ("no flushes before", |p, x| p.fast.sync.flush = spread(x as u64, 1000.0), 0.0, 1.0),
         ];
         hold(&RULE, new, 0.769, edges);
+    }
+
+    #[test]
+    fn costs() {
+        let slow = || {
+            Alone::of(|a| {
+                a.digest.elapsed = iowhy_stack::units::Nanos(200_000_000);
+                a.set("recording", "disk", "vdb");
+                a.set("vdb", "rotational", "0");
+                a.requests(1, 10, 8, 1e6);
+                a.digest.sync.flush = spread(10, 1e7);
+                a.digest.sync.flushing = 1e8;
+            })
+        };
+        let turns: fn(&mut Alone, f64) = |a, x| a.set("vdb", "rotational", &x.to_string());
+        let edges: &[AloneEdge] = &[
+            ("a disk that turns", turns, 0.0, 1.0),
+            ("ENOUGH", |a, x| a.digest.sync.flush = spread(x as u64, 1e7), 4.0, 3.0),
+            ("LONG", |a, x| a.digest.sync.flush = spread(10, x), 5.2e6, 4.8e6),
+            ("LONG, against a write", |a, x| a.requests(1, 10, 8, x), 9.8e6, 1.1e7),
+        ];
+        hold_cost(&RULE, slow, (50.0, 0.8), edges);
+        let found = slow().ask(&RULE).expect("a cost");
+        assert!((found.bounds_pct[0] - 25.0).abs() < 0.1, "{}: {found:?}", "LEAST_SAVED");
     }
 }

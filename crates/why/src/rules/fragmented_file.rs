@@ -108,7 +108,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
     let (size, requests) = instead::own(facts, 0);
     // Of pages that came: a window may reach beyond the end of its file.
-    let most = facts.number_of_disk("read_ahead_kb").map_or(f64::INFINITY, |kib| kib * 1024.0 / SECTOR_BYTES as f64);
+    let most = facts.read_ahead_kb().map_or(f64::INFINITY, |(kib, _)| kib * 1024.0 / SECTOR_BYTES as f64);
     let window = super::reads::share(d.cache.added * PAGE_SECTORS, d.windows.sizes.count()).min(most);
     let side_by_side = super::reads::share(d.commands.contiguous[0], d.commands.issued[0]);
     let apart = d.bios.could_join[0].saturating_sub(d.bios.joined[0]);

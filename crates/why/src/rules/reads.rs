@@ -126,7 +126,7 @@ pub(super) fn in_windows(facts: &Facts<'_>, kib: f64) -> Option<Saved> {
 /// The cost of a read-ahead limit far below the kernel's own, which streams meet: of one that turns it off, or another.
 pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
     let d = facts.digest;
-    let limit = facts.number_of_disk("read_ahead_kb").filter(|kib| *kib <= SMALL_KB && (*kib <= PAGE_KB) == off)?;
+    let (limit, key) = facts.read_ahead_kb().filter(|(kib, _)| *kib <= SMALL_KB && (*kib <= PAGE_KB) == off)?;
     let reads = d.workload.calls[0];
     let direct = share(d.workload.direct[0], reads);
     if facts.streams < STREAMS || direct >= DIRECT {
@@ -139,10 +139,10 @@ pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
         bounds: saved.bounds,
         confidence: MARKED,
         claim: format!(
-            "read_ahead_kb={limit:.0}: streams wait {:.2} times for each read, and {USUAL_KB:.0} is usual",
+            "{key}={limit:.0}: streams wait {:.2} times for each read, and {USUAL_KB:.0} is usual",
             d.time.waits as f64 / facts.operations()
         ),
-        setting: format!("read_ahead_kb={USUAL_KB:.0}"),
+        setting: format!("{key}={USUAL_KB:.0}"),
         evidence: vec![
             ("pages in a window", share(all_pages(d), d.windows.count.iter().sum()), Unit::Pages),
             ("waits for each read", d.time.waits as f64 / facts.operations(), Unit::Ratio),

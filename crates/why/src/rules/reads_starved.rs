@@ -1,7 +1,9 @@
 //! Reads wait with the elevator while writes pass.
 
+use super::cost::{Cost, Facts, MARKED};
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
+use crate::digest::{KIND_SYNC, Layer};
 
 pub(super) const RULE: Rule = Rule {
     name: "reads-starved",
@@ -25,7 +27,7 @@ pub(super) const RULE: Rule = Rule {
         Switch::Queue("scheduler"),
     ],
     find,
-    cost: None,
+    cost: Some(|facts| by_preference(facts, 0)),
 };
 
 /// Requests of each direction on each side, from which on means of their waits say anything.
@@ -100,10 +102,67 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     starved(delta, 0)
 }
 
+/// Batches of reads before one of writes, as the kernel sets them.
+const USUAL: f64 = 2.0;
+/// Factor by which one direction waits longer than the other: before a batch of its own stand others.
+const WAITS: f64 = 2.0;
+/// The least part of the cost: requests that no longer pass are before the others, too.
+const LEAST: f64 = 0.5;
+
+/// The cost of a preference for the other direction that somebody has set: `way` is the one that waits.
+pub(super) fn by_preference(facts: &Facts<'_>, way: usize) -> Option<Cost> {
+    let against = |batches: &f64| if way == 0 { *batches == 0.0 } else { *batches > USUAL };
+    let starved = facts.number_of_disk("iosched/writes_starved").filter(against)?;
+    let [reads, writes] = [0, 1].map(|way| facts.digest.commands.i2d[way].mean());
+    let (own, others) = if way == 0 { (reads, writes) } else { (writes, reads) };
+    if own < WAITS * others.max(1.0) {
+        return None;
+    }
+    let kinds: &[usize] = if way == 0 { &[0] } else { &[1, KIND_SYNC] };
+    Some(Cost {
+        ns: facts.of_kinds(kinds, &[Layer::Elevator]),
+        bounds: [LEAST, 1.0],
+        confidence: MARKED,
+        claim: format!(
+            "writes_starved={starved:.0}: writes wait {:.1} ms with the scheduler, reads {:.1} ms",
+            writes / 1e6,
+            reads / 1e6
+        ),
+        setting: format!("iosched/writes_starved={USUAL:.0}"),
+        evidence: vec![
+            ("time that a write waits with the scheduler", writes, Unit::Ns),
+            ("time that a read waits with the scheduler", reads, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread};
-    use super::RULE;
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
+    use super::super::writes_starved;
+    use super::{KIND_SYNC, Layer, RULE};
+
+    #[test]
+    fn costs() {
+        let starved = |way: usize, batches: &str| {
+            Alone::of(|a| {
+                a.set("recording", "disk", "sda");
+                a.set("sda", "iosched/writes_starved", batches);
+                a.digest.commands.i2d[way] = spread(10, 80_000.0);
+                a.digest.commands.i2d[1 - way] = spread(10, 1000.0);
+                a.digest.time.ns[[0, KIND_SYNC][way]][Layer::Elevator as usize] = 8e5;
+            })
+        };
+        let batches: fn(&mut Alone, f64) = |a, x| a.set("sda", "iosched/writes_starved", &format!("{x}"));
+        let edges: &[AloneEdge] = &[
+            ("USUAL", batches, 3.0, 2.0),
+            ("WAITS", |a, x| a.digest.commands.i2d[0] = spread(10, x), 40_000.0, 40_001.0),
+        ];
+        hold_cost(&writes_starved::RULE, || starved(1, "100"), (80.0, 0.85), edges);
+        let found = starved(1, "100").ask(&writes_starved::RULE).expect("a cost");
+        assert!((found.bounds_pct[0] - 40.0).abs() < 0.1, "{}: {found:?}", "LEAST");
+        hold_cost(&RULE, || starved(0, "0"), (80.0, 0.85), &[("USUAL, reads", batches, 0.0, 1.0)]);
+    }
 
     /// Times of requests with the elevator, fast and slow: reads and writes, ns.
     fn wait(p: &mut Pair, fast: [f64; 2], slow: [f64; 2]) {

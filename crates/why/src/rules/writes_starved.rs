@@ -1,9 +1,7 @@
 //! Writes wait with the elevator while reads pass.
 
-use super::cost::{Cost, Facts, MARKED};
 use super::{Match, Rule, Switch, reads_starved};
-use crate::delta::{Delta, Unit};
-use crate::digest::{KIND_SYNC, Layer};
+use crate::delta::Delta;
 
 pub(super) const RULE: Rule = Rule {
     name: "writes-starved",
@@ -21,67 +19,17 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::Other("elevator"), Switch::OtherKind("elevator."), Switch::Queue("scheduler")],
     find,
-    cost: Some(cost),
+    cost: Some(|facts| reads_starved::by_preference(facts, 1)),
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
     reads_starved::starved(delta, 1)
 }
 
-/// Batches of reads before one of writes, as the kernel sets them.
-const USUAL: f64 = 2.0;
-/// Factor by which writes wait longer than reads: before a batch of theirs stand others.
-const LONGER: f64 = 4.0;
-/// The least part of the cost: reads that no longer pass are before them, too.
-const LEAST: f64 = 0.5;
-
-fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    let starved = facts.number_of_disk("iosched/writes_starved").filter(|batches| *batches > USUAL)?;
-    let [reads, writes] = [0, 1].map(|way| facts.digest.commands.i2d[way].mean());
-    if writes < LONGER * reads.max(1.0) {
-        return None;
-    }
-    Some(Cost {
-        ns: facts.of_kinds(&[1, KIND_SYNC], &[Layer::Elevator]),
-        bounds: [LEAST, 1.0],
-        confidence: MARKED,
-        claim: format!(
-            "writes_starved={starved:.0}: writes wait {:.1} ms with the scheduler, reads {:.1} ms",
-            writes / 1e6,
-            reads / 1e6
-        ),
-        setting: format!("iosched/writes_starved={USUAL:.0}"),
-        evidence: vec![
-            ("time that a write waits with the scheduler", writes, Unit::Ns),
-            ("time that a read waits with the scheduler", reads, Unit::Ns),
-        ],
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
+    use super::super::edges::{Edge, Pair, hold, spread};
     use super::RULE;
-    use crate::digest::Layer;
-
-    #[test]
-    fn costs() {
-        let starved = || {
-            Alone::of(|a| {
-                a.set("recording", "disk", "sda");
-                a.set("sda", "iosched/writes_starved", "100");
-                a.digest.commands.i2d = [1000.0, 80_000.0].map(|ns| spread(10, ns));
-                a.digest.time.ns[1][Layer::Elevator as usize] = 8e5;
-            })
-        };
-        let edges: &[AloneEdge] = &[
-            ("USUAL", |a, x| a.set("sda", "iosched/writes_starved", &format!("{x}")), 3.0, 2.0),
-            ("LONGER", |a, x| a.digest.commands.i2d[0] = spread(10, x), 20_000.0, 20_001.0),
-        ];
-        hold_cost(&RULE, starved, (80.0, 0.85), edges);
-        let found = starved().ask(&RULE).expect("a cost");
-        assert!((found.bounds_pct[0] - 40.0).abs() < 0.1, "{}: {found:?}", "LEAST");
-    }
 
     /// Writes that wait 50 us instead of 20, while reads wait 9; a sync waits for what others write back.
     fn waiting() -> Pair {
