@@ -295,16 +295,14 @@ fn ended(captured: &Captured, usage: &Usage, exit: Option<i32>) -> String {
 }
 
 /// The folder of a file system's own backing device, if there is one: elsewhere windows are those of the disk's queue.
-fn backing(mount: &machine::Mount) -> PathBuf {
-    let disk = mount.source.file_name().unwrap_or_default();
-    let systems = fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten().map(|system| system.path());
-    let btrfs =
-        systems.filter(|_| mount.filesystem == "btrfs").find(|system| system.join("devices").join(disk).exists());
-    match (btrfs, mount.number) {
-        (Some(system), _) => system.join("bdi"),
-        (None, (0, minor)) => Path::new("/sys/class/bdi").join(format!("0:{minor}")),
-        (None, _) => PathBuf::new(),
+fn backing(mount: &machine::Mount) -> Option<PathBuf> {
+    if mount.filesystem == "btrfs" {
+        let disk = Path::new("devices").join(mount.source.file_name().unwrap_or_default());
+        let mut systems = fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten().map(|system| system.path());
+        return systems.find(|system| system.join(&disk).exists()).map(|system| system.join("bdi"));
     }
+    let (major, minor) = mount.number;
+    (major == 0).then(|| Path::new("/sys/class/bdi").join(format!("0:{minor}")))
 }
 
 /// Queues of the disks that had requests, most first, and the file systems on them.
@@ -363,7 +361,7 @@ fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
             let point = mount.point.display().to_string().replace(' ', "_");
             set(&point, "filesystem", &mount.filesystem);
             set(&point, "mount_options", &machine::all_options(&mount.options, &mount.super_options));
-            if let Some(window) = text(backing(&mount).join("read_ahead_kb")) {
+            if let Some(window) = backing(&mount).and_then(|folder| text(folder.join("read_ahead_kb"))) {
                 set(&point, "read_ahead_kb", &window);
             }
         }

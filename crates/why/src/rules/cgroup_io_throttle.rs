@@ -94,12 +94,14 @@ const AT_LIMIT: std::ops::Range<f64> = 0.7..1.15;
 /// A limit on the disk below a loop device holds the loop's bios back, where nobody's calls sleep for them.
 fn below(facts: &Facts<'_>) -> Option<Cost> {
     let settings = facts.settings;
-    let lower = settings.get(settings.get("recording", "disk")?, "loop.disk")?;
+    let lower = facts.of_disk("loop.disk")?;
     let number = settings.get(lower, NUMBER)?;
     let commands = &facts.digest.commands;
     let met = |(file, word, write, operations): (&'static str, &str, bool, bool)| {
         let of_disk = |text: &str| {
-            let mut words = text.split_whitespace().skip_while(|word| *word != number).skip(1);
+            // Lines are joined by "; ".
+            let words = text.split([' ', ';']).filter(|word| !word.is_empty());
+            let mut words = words.skip_while(|word| *word != number).skip(1);
             let plain = words.clone().next().and_then(|word| word.parse::<f64>().ok());
             plain.or_else(|| words.find_map(|limit| limit.strip_prefix(word)?.strip_prefix('=')?.parse().ok()))
         };
@@ -243,7 +245,7 @@ mod tests {
                 a.set("recording", "disk", "loop0");
                 a.set("loop0", "loop.disk", "vda");
                 a.set("vda", "number", "254:0");
-                a.set("cgroup", "blkio.throttle.read_bps_device", "7:0 5\n254:0 100000000");
+                a.set("cgroup", "blkio.throttle.read_bps_device", "7:0 5; 254:0 100000000; 8:0 7");
                 a.requests(0, 20, 8, 8e5);
             })
         };

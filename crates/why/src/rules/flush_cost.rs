@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::cost::{Cost, Facts, SEEN};
-use super::{Figure, Match, Rule, Switch, grade};
+use super::{Figure, Match, Rule, Switch, grade, instead};
 use crate::delta::{Delta, Unit};
+use crate::digest::Spread;
 
 pub(super) const RULE: Rule = Rule {
     name: "flush-cost",
@@ -84,15 +85,14 @@ const LONG: (f64, f64) = (5e6, 10.0);
 const LEAST_SAVED: f64 = 0.5;
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    let (sync, commands) = (&facts.digest.sync, &facts.digest.commands);
+    let sync = &facts.digest.sync;
     let each = sync.flush.mean();
-    let writes = commands.own.iter().filter(|(class, _)| class.write).map(|(_, [all, _])| all);
-    let (nr, sum) = writes.fold((0, 0.0), |(nr, sum), of| (nr + of.count(), sum + of.sum()));
-    let write = sum / nr.max(1) as f64;
+    let (_, nr) = instead::own(facts, 1);
+    let write = instead::times(facts, 1).map(Spread::sum).sum::<f64>() / nr.max(1.0);
     // On a disk that turns, every flush takes a turn or more.
     if facts.number_of_disk("rotational") != Some(0.0)
         || sync.flush.count() < ENOUGH
-        || nr == 0
+        || nr == 0.0
         || each < LONG.0
         || each < LONG.1 * write
     {

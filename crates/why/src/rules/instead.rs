@@ -15,7 +15,7 @@
 //! speed; tasks that share a CPU are not modelled.
 
 use super::cost::{Bounds, Facts};
-use crate::digest::{KIND_OTHER, KIND_SYNC, Layer};
+use crate::digest::{KIND_OTHER, KIND_SYNC, Layer, Spread};
 use iowhy_stack::units::PAGE_BYTES;
 
 /// Waits for I/O.
@@ -64,12 +64,16 @@ pub(super) fn price(service: &[(u32, f64)], from: f64, to: f64) -> Option<f64> {
     (small > 0.0).then(|| (large / small).clamp(1.0, (to / from).max(1.0)))
 }
 
+/// Times at the device of the workload's own requests of one direction, ns, by their class.
+pub(super) fn times<'a>(facts: &Facts<'a>, way: usize) -> impl Iterator<Item = &'a Spread> {
+    let of_way = facts.digest.commands.own.iter().filter(move |(class, _)| class.write == (way == 1));
+    of_way.map(|(_, [all, _])| all)
+}
+
 /// Mean sectors of the workload's own requests of a direction, and how many.
 pub(super) fn own(facts: &Facts<'_>, way: usize) -> (f64, f64) {
-    let commands = &facts.digest.commands;
-    let of_way = commands.own.iter().filter(|(class, _)| class.write == (way == 1));
-    let nr = of_way.map(|(_, [all, _])| all.count()).sum::<u64>() as f64;
-    (commands.own_sectors[way] as f64 / nr.max(1.0), nr)
+    let nr = times(facts, way).map(Spread::count).sum::<u64>() as f64;
+    (facts.digest.commands.own_sectors[way] as f64 / nr.max(1.0), nr)
 }
 
 /// The same bytes in requests of `to` sectors, which reads ahead of their reader overlap with it.

@@ -14,7 +14,7 @@
 use super::cost::{Bounds, Cost, Facts, MARKED, Paced};
 use super::instead::{self, WAITS};
 use crate::delta::Unit;
-use crate::digest::Load;
+use crate::digest::{Load, Spread};
 use iowhy_stack::units::{PAGE_SECTORS, SECTOR_BYTES};
 
 /// Factor between reads with and without pauses.
@@ -73,14 +73,7 @@ pub(super) fn cap(facts: &Facts<'_>, on_operations: bool) -> Option<Cost> {
         let (sectors, nr) = instead::own(facts, way);
         turns += nr * if on_operations { small } else { sectors * SECTOR_BYTES as f64 * 1e9 / bytes_s };
         // Commands side by side would be served side by side.
-        let at_device: f64 = facts
-            .digest
-            .commands
-            .own
-            .iter()
-            .filter(|(class, _)| class.write == (way == 1))
-            .map(|(_, [all, _])| all.sum())
-            .sum();
+        let at_device: f64 = instead::times(facts, way).map(Spread::sum).sum();
         let depth = (at_device / facts.digest.commands.own_busy[way].max(1) as f64).max(1.0);
         free += nr * Paced::at(paced.paused, sectors) / depth;
     }
