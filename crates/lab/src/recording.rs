@@ -350,7 +350,10 @@ pub(crate) fn record_started(
         }
     }
     let interrupted = signal::raised();
-    let mut captured = capture.stop()?;
+    let mut captured = capture.stop_and(|captured| {
+        named.write(captured);
+        files::write(captured);
+    })?;
     // The kernel saves a name when a task is switched: of one that was quick, the name it had from us.
     let program = request.command.first().and_then(|program| Path::new(program).file_name());
     if let (Some(child), Some(program)) = (&child, program) {
@@ -369,8 +372,6 @@ pub(crate) fn record_started(
     let exit = status.and_then(|status: ExitStatus| status.code());
     watch.write(&mut captured, &request.command, usage.as_ref().map(|usage| (usage, exit)));
     silence.write(&targets, &mut captured);
-    named.write(&mut captured);
-    files::write(&mut captured);
     if !request.files.is_empty() {
         of_files(&mut captured.trace, &named);
     }

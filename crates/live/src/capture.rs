@@ -31,18 +31,18 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use iowhy_stack::trace::{Dev, Inode, Record, Trace};
+use iowhy_stack::trace::{Dev, Inode, Record, Seen, Trace};
 use iowhy_stack::units::Nanos;
 
 use crate::ledger::{Guard, Ledger, LedgerError};
 use crate::machine;
-use events::{EVENTS, Place};
+use events::{EVENTS, LEAVING, Place};
 use instance::Instance;
 use opened::{OpenDescriptor, Opens};
 use reader::Reader;
@@ -117,6 +117,11 @@ impl Ask {
     /// Whether it is about some tasks only.
     fn of_tasks(&self) -> bool {
         self.named || self.children || !self.pids.is_empty()
+    }
+
+    /// Whether pages are followed that others take away from the tasks.
+    fn sees_reclaim(&self) -> bool {
+        self.of_tasks() && self.level == Level::Full
     }
 }
 
@@ -213,12 +218,15 @@ pub struct Capture {
     own: Vec<u32>,
     /// Its children are of interest, too.
     children: bool,
+    /// Pages are followed that others take away from the tasks.
+    leaving: bool,
 }
 
 #[derive(Debug)]
 struct Running {
     tracefs: PathBuf,
-    instances: Vec<Instance>,
+    /// Of tasks, and of devices.
+    instances: [Instance; 2],
     shapes: BTreeMap<u16, Shape>,
     reader: Reader,
     /// Descriptors that were open when it began.
@@ -309,8 +317,9 @@ impl Prepared {
         for event in EVENTS.iter().filter(asked) {
             let instance = match event.place {
                 Place::Task | Place::State => &tasks,
-                Place::Page if ask.inodes.is_empty() && ask.devices.is_empty() => &tasks,
-                Place::Page | Place::Block | Place::Remap => &devices,
+                Place::Leaving if ask.sees_reclaim() => &devices,
+                Place::Page | Place::Leaving if ask.inodes.is_empty() && ask.devices.is_empty() => &tasks,
+                Place::Page | Place::Leaving | Place::Block | Place::Remap => &devices,
             };
             let left_out = |name: &str| {
                 let group = name.split('/').next().unwrap_or(name);
@@ -397,11 +406,12 @@ impl Capture {
         let Prepared { tracefs, guard, tasks, devices, shapes, missing, event_ps } = prepared;
         let monotonic_ns = monotonic_ns();
         let started_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let leaving = ask.sees_reclaim() && devices.offers(LEAVING);
         devices.switch(true)?;
         tasks.switch(true)?;
         // Files opened from now on are in the trace.
         let held = held(ask);
-        let running = Running { tracefs, instances: vec![tasks, devices], shapes, reader, held };
+        let running = Running { tracefs, instances: [tasks, devices], shapes, reader, held };
         Ok(Capture {
             level: ask.level,
             running: Some(running),
@@ -412,6 +422,7 @@ impl Capture {
             event_ps,
             own,
             children: ask.children,
+            leaving,
         })
     }
 
@@ -419,31 +430,35 @@ impl Capture {
     ///
     /// # Errors
     /// If a file of tracefs cannot be read.
-    pub fn stop(mut self) -> Result<Captured, CaptureError> {
-        let Some(running) = self.running.take() else { return Ok(Captured::default()) };
-        let Running { tracefs, instances, shapes, reader, held } = running;
-        for instance in &instances {
-            instance.switch(false)?;
+    pub fn stop(self) -> Result<Captured, CaptureError> {
+        self.stop_and(|_| ())
+    }
+
+    /// The same; `look` looks at the page cache once the tasks are no longer followed. Pages that leave until it has
+    /// looked are in the trace, too, if it has those that others take away.
+    ///
+    /// # Errors
+    /// As for [`stop`](Capture::stop).
+    pub fn stop_and(mut self, look: impl FnOnce(&mut Captured)) -> Result<Captured, CaptureError> {
+        let Some(Running { tracefs, instances: [tasks, devices], shapes, reader, held }) = self.running.take() else {
+            return Ok(Captured::default());
+        };
+        tasks.switch(false)?;
+        match self.leaving {
+            true => devices.only(LEAVING)?,
+            false => devices.switch(false)?,
         }
         let length = Duration::from_nanos(monotonic_ns().saturating_sub(self.monotonic_ns));
         let mut taken = reader.stop()?;
-        let mut counted = instance::Lost::default();
-        for instance in &instances {
-            counted.add(instance.lost(false));
-        }
         let known = instance::saved_names(&tracefs);
-        drop(instances);
-        // The events are kept even if something cannot be undone.
-        self.guard.take().into_iter().for_each(Guard::release);
         let own = decode::Own { threads: std::mem::take(&mut self.own), children: self.children };
         let mut decoded = decode::Decoded { own, ..decode::Decoded::default() };
         for page in taken.pages() {
             decoded.page(&page, &shapes, self.monotonic_ns);
         }
         let begin = [self.monotonic_ns, self.started_ns];
-        let mut trace = trace_of(&mut decoded, begin, &held, std::mem::take(&mut taken.opened), &known, &self.missing);
-        trace.lost = counted.events.max(decoded.missed) + taken.over_memory;
-        Ok(Captured {
+        let trace = trace_of(&mut decoded, begin, &held, std::mem::take(&mut taken.opened), &known, &self.missing);
+        let mut captured = Captured {
             trace,
             level: self.level,
             length,
@@ -457,7 +472,18 @@ impl Capture {
             monotonic_ns: self.monotonic_ns,
             undecoded: decoded.undecoded,
             over_memory: taken.over_memory,
-        })
+        };
+        look(&mut captured);
+        if self.leaving {
+            devices.switch(false)?;
+            captured.left_at_last(&reader::rest(&devices)?, &shapes);
+        }
+        let mut lost = instance::Lost::default();
+        [&tasks, &devices].into_iter().for_each(|instance| lost.add(instance.lost(false)));
+        captured.trace.lost = lost.events.max(decoded.missed) + taken.over_memory;
+        // The events are kept even if something cannot be undone.
+        self.guard.take().into_iter().for_each(Guard::release);
+        Ok(captured)
     }
 
     /// Follows more processes, with the files that they have open; those that have ended are left out.
@@ -466,8 +492,7 @@ impl Capture {
     /// If a file of tracefs cannot be written.
     pub fn follow(&mut self, pids: &[u32]) -> Result<(), CaptureError> {
         let Some(running) = self.running.as_mut().filter(|_| !pids.is_empty()) else { return Ok(()) };
-        let Some(tasks) = running.instances.first() else { return Ok(()) };
-        tasks.follow_processes(pids, running.reader.thread)?;
+        running.instances[0].follow_processes(pids, running.reader.thread)?;
         if self.level > Level::Light {
             running.held.extend(opened::held(pids));
         }
@@ -496,6 +521,17 @@ impl Captured {
         self.trace.paths.sort();
     }
 
+    /// Pages of its files that left after its end.
+    fn left_at_last(&mut self, taken: &reader::Taken, shapes: &BTreeMap<u16, Shape>) {
+        let mut decoded = decode::Decoded::default();
+        taken.pages().for_each(|page| decoded.page(&page, shapes, self.monotonic_ns));
+        let end = self.trace.records.last().map_or(Nanos(0), |record| record.at);
+        let files: BTreeSet<Inode> = self.trace.records.iter().filter_map(|record| record.seen.file()).collect();
+        let left =
+            decoded.records.into_iter().filter(|record| record.seen.file().is_some_and(|it| files.contains(&it)));
+        self.trace.records.extend(left.map(|record| Record { at: end, ..record }));
+    }
+
     /// A time of CLOCK_MONOTONIC as one of the trace.
     pub fn at(&self, monotonic_ns: u64) -> Nanos {
         Nanos(monotonic_ns.saturating_sub(self.monotonic_ns))
@@ -513,6 +549,15 @@ fn trace_of(
 ) -> Trace {
     let last_names = decoded.last_names();
     let mut records = std::mem::take(&mut decoded.records);
+    // Pages that others drop are of interest if the tasks had to do with their files.
+    let removed = |record: &Record| matches!(record.seen, Seen::PageRemove { .. });
+    let others = || records.iter().filter(|record| !removed(record));
+    let touched: BTreeSet<Inode> = others().filter_map(|record| record.seen.file()).collect();
+    let at_work: BTreeSet<u32> = others().map(|record| record.pid).collect();
+    let wanted = |record: &Record| {
+        at_work.contains(&record.pid) || record.seen.file().is_none_or(|file| touched.contains(&file))
+    };
+    records.retain(|record| !removed(record) || wanted(record));
     // Stable, and quick for streams that are in order already.
     records.sort_by_key(|record| record.at);
     let mut paths = opened::add(&mut records, held, opened, begin[0]);

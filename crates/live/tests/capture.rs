@@ -16,7 +16,7 @@ use iowhy_live::capture::flight::Flight;
 use iowhy_live::capture::{Ask, Capture, Captured, Level};
 use iowhy_live::ledger::{self, Ledger, State};
 use iowhy_stack::event::Op;
-use iowhy_stack::trace::{Dev, Inode, Rwbs, Seen};
+use iowhy_stack::trace::{Dev, Inode, Record, Rwbs, Seen};
 
 /// Set for the process to be killed: the folder of its ledger.
 const ROLE: &str = "IOWHY_TEST_CAPTURES_IN";
@@ -237,6 +237,47 @@ fn only_the_files_and_devices_asked_for_are_seen() {
         captured.trace.records.iter().any(|record| record.pid == pid && matches!(record.seen, Seen::CallEnd { .. }))
     );
     assert!(!captured.trace.records.iter().any(|record| record.pid == me));
+}
+
+#[test]
+fn pages_that_others_take_away_are_seen_until_the_cache_was_looked_at() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !permitted() {
+        return;
+    }
+    let scratch = Scratch::new("leaving");
+    let (path, inode) = scratch.cold("data", 50);
+    // Started before, so it is not followed. Each line makes it drop the pages.
+    let mut other = Command::new("sh")
+        .args(["-c", "while read -r line; do dd if=\"$0\" iflag=nocache count=0 status=none; echo; done"])
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let (mut ask_other, told) = (other.stdin.take().expect("a pipe"), other.stdout.take().expect("a pipe"));
+    let mut told = BufReader::new(told);
+    let mut drop_pages = || {
+        ask_other.write_all(b"\n").expect("it reads");
+        told.read_line(&mut String::new()).expect("it answers");
+    };
+    for (level, seen) in [(Level::Layers, 0), (Level::Full, 100)] {
+        let ask = Ask { level, children: true, ..Ask::default() };
+        let capture = Capture::start_with(&ask, &scratch.ledger()).expect("a capture");
+        cat(&path);
+        drop_pages();
+        cat(&path);
+        let captured = capture.stop_and(|_| drop_pages()).expect("it ends");
+        let pages = |record: &Record| match record.seen {
+            Seen::PageRemove { file, order, .. } if file == inode => 1 << order,
+            _ => 0,
+        };
+        assert!(captured.trace.records.is_sorted_by_key(|record| record.at));
+        let left: u64 = captured.trace.records.iter().map(pages).sum();
+        assert_eq!((pages_added(&captured, inode), left), (100, seen), "{level:?}: pages added, pages that left");
+    }
+    drop(ask_other);
+    other.wait().expect("it ends");
 }
 
 #[test]

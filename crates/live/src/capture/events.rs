@@ -13,6 +13,9 @@ use super::format::Values;
 use super::letters::rwbs;
 use super::{Ask, Level};
 
+/// The event of a page that leaves the page cache.
+pub(super) const LEAVING: &str = "filemap/mm_filemap_delete_from_page_cache";
+
 /// Whose doing an event is, so by what it is filtered.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -20,6 +23,8 @@ pub(super) enum Place {
     Task,
     /// A page's of a file: by inode or device if some are named, else by process.
     Page,
+    /// A page's that leaves: of processes at the full level, too, by whoever takes it away.
+    Leaving,
     /// A bio's or request's: by device. Interrupts and helpers do much of it.
     Block,
     /// A bio's with two devices.
@@ -266,7 +271,7 @@ pub(super) const EVENTS: &[Event] = &[
     event(&["filemap/mm_filemap_add_to_page_cache"], Layers, Place::Page, PAGE, |v| {
         page(v).map(|(file, index, order)| Seen::PageAdd { file, index, order })
     }),
-    event(&["filemap/mm_filemap_delete_from_page_cache"], Layers, Place::Page, PAGE, |v| {
+    event(&[LEAVING], Layers, Place::Leaving, PAGE, |v| {
         page(v).map(|(file, index, order)| Seen::PageRemove { file, index, order })
     }),
     event(&["filemap/mm_filemap_get_pages"], Full, Place::Page, PAGES, |v| {
@@ -448,7 +453,7 @@ pub(super) fn filter(place: Place, ask: &Ask) -> Option<String> {
         Place::Task | Place::State => None,
         Place::Block => devices(&["dev"]),
         Place::Remap => devices(&["dev", "old_dev"]),
-        Place::Page => pages(ask),
+        Place::Page | Place::Leaving => pages(ask),
     };
     text.filter(|text| text.len() <= LONGEST)
 }

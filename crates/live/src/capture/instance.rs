@@ -98,6 +98,15 @@ impl Instance {
         self.write(&format!("events/{event}/enable"), "1")
     }
 
+    /// No other events than this one.
+    pub(super) fn only(&self, event: &str) -> Result<(), CaptureError> {
+        let path = self.path.join("set_event");
+        // Opening it in this way switches all off.
+        let write =
+            || OpenOptions::new().write(true).truncate(true).open(&path)?.write_all(event.replace('/', ":").as_bytes());
+        write().map_err(|error| CaptureError::Io { attempt: "write to", path: path.clone(), error })
+    }
+
     /// Follows what the tasks start, too.
     pub(super) fn follow_forks(&self) -> Result<(), CaptureError> {
         self.write("options/event-fork", "1")

@@ -74,6 +74,17 @@ impl Taken {
         head.len
     }
 
+    /// Takes from rings that hardly anything is written to any more, until nothing is left.
+    fn all(&mut self, rings: &mut [(u32, File)], page: &mut [u8], limit: u64) {
+        loop {
+            let before = self.bytes;
+            drain(rings, page, &mut |_, cpu, page| self.take(cpu, page, limit));
+            if self.bytes == before {
+                break;
+            }
+        }
+    }
+
     /// The pages kept.
     pub(super) fn pages(&self) -> impl Iterator<Item = Page<'_>> {
         let mut at = 0;
@@ -117,6 +128,14 @@ fn wait(rings: &[(u32, File)], opens: Option<&Opens>, until: Instant) -> bool {
     readable(&files, until.saturating_duration_since(Instant::now()))[..rings.len()].contains(&true)
 }
 
+/// What is in the rings of an instance that is switched off, after its reader has ended.
+pub(super) fn rest(instance: &Instance) -> Result<Taken, CaptureError> {
+    let (mut rings, mut page) = (instance.rings()?, vec![0_u8; instance.sub_buffer()]);
+    let mut taken = Taken::default();
+    taken.all(&mut rings, &mut page, u64::MAX);
+    Ok(taken)
+}
+
 impl Reader {
     /// Starts to read these instances.
     pub(super) fn start(
@@ -150,14 +169,7 @@ impl Reader {
                 }
             }
             taken.opened = opens.map_or(Vec::new(), Opens::finish);
-            // Nothing is written any more: until nothing is left.
-            loop {
-                let before = taken.bytes;
-                drain(&mut rings, &mut page, &mut |_, cpu, page| taken.take(cpu, page, limit));
-                if taken.bytes == before {
-                    break;
-                }
-            }
+            taken.all(&mut rings, &mut page, limit);
             taken.cpu = cpu_time();
             taken
         };

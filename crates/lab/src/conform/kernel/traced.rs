@@ -462,6 +462,9 @@ fn read_before(recorded: &Recorded) -> BTreeSet<u64> {
 #[derive(Default)]
 struct Latest {
     files: BTreeMap<u32, Inode>,
+    /// Bytes of pages that a task has added in its call and not asked a device for: bios beyond them are of metadata.
+    /// Those of a call that adds none go past the page cache.
+    wanted: BTreeMap<u32, u64>,
     /// Pages of a device's own: its number, first page, page after the last. Metadata, or the end of a file of erofs.
     own_pages: BTreeMap<u32, (u64, u64, u64)>,
 }
@@ -482,13 +485,28 @@ impl Latest {
                 u64::from(extent.dev.0) == *device && (*first..*end).contains(&page)
             })
         };
+        let latest = |extent: &Extent| self.files.get(&pid).copied().filter(|file| file.dev == extent.dev);
         let file = match seen {
             Seen::Queue(extent) if is_own(extent) => None,
-            Seen::Queue(extent) | Seen::Split { extent, .. } => {
-                self.files.get(&pid).copied().filter(|file| file.dev == extent.dev)
-            }
+            Seen::Queue(extent) => latest(extent).filter(|_| self.wanted.get(&pid).is_none_or(|bytes| *bytes > 0)),
+            Seen::Split { extent, .. } => latest(extent),
             _ => seen.file().or(of_call),
         };
+        match seen {
+            Seen::CallStart { .. } => drop(self.wanted.remove(&pid)),
+            Seen::CallEnd { .. } | Seen::Fault { .. } | Seen::RaSync { .. } | Seen::RaAsync { .. } => {
+                self.wanted.insert(pid, 0);
+            }
+            Seen::Other { name, .. } if name.starts_with("syscalls:sys_enter_") => drop(self.wanted.insert(pid, 0)),
+            Seen::PageAdd { file, order, .. } if is_known(*file) => {
+                *self.wanted.entry(pid).or_default() += PAGE_BYTES << order
+            }
+            Seen::Queue(extent) if file.is_some() => {
+                let left = |bytes: &mut u64| *bytes = bytes.saturating_sub(extent.bytes.into());
+                self.wanted.entry(pid).and_modify(left);
+            }
+            _ => {}
+        }
         match (seen, file) {
             (&Seen::PageAdd { index, order, .. }, Some(file)) if file.dev.major() == 0 && !is_known(file) => {
                 self.own_pages.insert(pid, (file.ino, index, index + (1 << order)));
@@ -622,7 +640,7 @@ fn what_of(nr: usize, seen: &Seen, call: Option<&Call>, mut descriptor: impl FnM
 }
 
 /// 0 if no folio is larger than a page, and either nothing is seen of windows, or a window to be cut into folios was
-/// read as single pages from its start, which was absent.
+/// read as single pages from its start, where the first folio would have had room.
 fn max_folio_order(lines: &[Line]) -> u8 {
     if lines.iter().any(|line| matches!(line.what, What::Add { order: 1.., .. })) {
         return MAX_FOLIO_ORDER;
@@ -632,16 +650,90 @@ fn max_folio_order(lines: &[Line]) -> u8 {
     if adds && !lines.iter().any(|line| matches!(line.what, What::Sync(_) | What::Async(_)) || is_window(&line.what)) {
         return 0;
     }
-    // A window whose first page is there already is read in the same way.
     for (nr, line) in lines.iter().enumerate() {
-        let What::Order { index, .. } = line.what else { continue };
+        let What::Order { index, order, size, .. } = line.what else { continue };
         let mut own = lines[nr + 1..].iter().filter(|other| other.task == line.task).map(|other| other.what);
-        if let (Some(What::Unbounded { index: at, .. }), Some(What::Add { index: added, .. })) =
-            (own.next(), own.next())
-            && [at, added] == [index; 2]
-        {
-            return 0;
+        match own.next() {
+            // Folios come without a further question, also those of one page.
+            Some(What::Add { .. }) => return MAX_FOLIO_ORDER,
+            // A window whose first folio would have a page that is there already is read as single pages, too.
+            Some(What::Unbounded { index: at, nr_pages, .. }) if at == index => {
+                let order = order.min(MAX_FOLIO_ORDER.into()).min(index.trailing_zeros());
+                let wanted = nr_pages.min(u64::from(size)).min(1 << order);
+                let added = own.zip(index..).take_while(|(what, page)| *what == What::Add { index: *page, order: 0 });
+                if wanted > 0 && added.take(wanted as usize).count() as u64 == wanted {
+                    return 0;
+                }
+            }
+            _ => {}
         }
     }
     MAX_FOLIO_ORDER
+}
+
+#[cfg(test)]
+mod tests {
+    use iowhy_stack::trace::{Dev, RaInput};
+    use iowhy_stack::units::{Nanos, Sector};
+
+    use super::*;
+
+    const FILE: Inode = Inode { dev: Dev::new(7, 0), ino: 9 };
+
+    #[test]
+    fn folios_larger_than_a_page_are_possible_unless_a_window_shows_that_they_are_not() {
+        let add = |index| What::Add { index, order: 0 };
+        let window = |index, order| What::Order { index, order, size: 16, async_size: 16, ra_pages: 32 };
+        let pages = |index, nr_pages| What::Unbounded { index, nr_pages, lookahead: 3 };
+        let rows: &[(&str, &[What], u8)] = &[
+            ("a large folio", &[What::Add { index: 0, order: 2 }], 9),
+            ("pages, and nothing is seen of windows", &[add(0), add(1)], 0),
+            ("a window that is cut into folios of one page", &[window(0, 0), add(0), add(1)], 9),
+            ("a window of single pages", &[window(0, 0), pages(0, 4), add(0), pages(0, 4)], 0),
+            ("the folio's last page is there", &[window(4, 2), pages(4, 16), add(4), add(5), add(6), add(8)], 9),
+            ("all of the folio was absent", &[window(4, 2), pages(4, 16), add(4), add(5), add(6), add(7)], 0),
+            ("a folio of 2 pages has room", &[window(2, 2), pages(2, 16), add(2), add(3), add(8)], 0),
+            ("the file ends before", &[window(4, 2), pages(4, 2), add(4), add(5)], 0),
+        ];
+        for (name, what, order) in rows {
+            let lines: Vec<Line> = what.iter().map(|what| Line { task: 0, what: *what }).collect();
+            assert_eq!(max_folio_order(&lines), *order, "{name}");
+        }
+    }
+
+    #[test]
+    fn bios_beyond_the_pages_that_were_added_are_of_metadata() {
+        let dev = FILE.dev;
+        let bio = |sector, bytes| Seen::Queue(Extent { dev, sector: Sector(sector), bytes, rwbs: Rwbs::READ });
+        let call = |name: &str| Seen::Other { name: format!("syscalls:sys_enter_{name}"), fields: String::new() };
+        let add = |index| Seen::PageAdd { file: FILE, index, order: 0 };
+        let own = |index| Seen::PageAdd { file: Inode { dev: Dev::new(0, 3), ino: u64::from(dev.0) }, index, order: 0 };
+        let sync = Seen::RaSync { file: FILE, input: RaInput::default() };
+        let end = Seen::CallEnd { op: Op::Read, result: 4096 };
+        // The sectors of the file's bios.
+        let rows: &[(&str, &[Seen], &[u64])] = &[
+            ("of the pages", &[sync.clone(), add(0), add(1), bio(80, 4096), bio(800, 4096)], &[80, 800]),
+            ("behind the pages", &[sync.clone(), add(0), bio(80, 4096), bio(262_276, 1024)], &[80]),
+            ("after the call", &[sync.clone(), add(0), end, bio(80, 1024)], &[]),
+            ("of another call", &[sync.clone(), add(0), call("newfstatat"), own(9), bio(80, 1024)], &[]),
+            ("beyond the end nothing is added", &[sync.clone(), bio(80, 1024)], &[]),
+        ];
+        for (name, seen, sectors) in rows {
+            let records = seen.iter().cloned().zip(1..);
+            let records = records.map(|(seen, nr)| Record { at: Nanos(nr), cpu: 0, pid: 1, seen }).collect();
+            let trace = Trace { kernel: "6.18.1".to_owned(), records, ..Trace::default() };
+            let file = File {
+                inode: FILE,
+                device: Device::default(),
+                cached: Vec::new(),
+                bytes: 1 << 20,
+                holes: false,
+                tail: 0,
+                job: String::new(),
+            };
+            let recorded = &super::records(&trace, &[file])[0];
+            let of = |line: &Line| if let What::Bio { sector, .. } = line.what { Some(sector) } else { None };
+            assert_eq!(recorded.lines.iter().filter_map(of).collect::<Vec<_>>(), *sectors, "{name}");
+        }
+    }
 }
