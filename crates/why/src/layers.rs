@@ -8,12 +8,14 @@
 //! ```text
 //! page cache   more pages have to be read for an operation: (pages slow / pages fast - 1) x waits fast x price fast
 //! read-ahead   beyond that, calls wait more often for the pages they read: a read comes in pieces, nothing is ahead
-//!              (with pages: direct calls have no read-ahead)
+//!              (where most bytes come through the page cache: direct calls have no read-ahead)
 //! merging      the same, if bios are as large as before and it is the requests that are not
 //! plug, elevator, device   the rest: each of these waits takes longer there
 //! ```
 //! In the table the first three have no time of their own on the fast side. All columns add up to the time for an
 //! operation. Fewer waits on the slow side are not a layer's gain; they stay where they are.
+
+use iowhy_stack::units::{PAGE_BYTES, SECTOR_BYTES};
 
 use super::Delta;
 use super::digest::{Digest, LAYERS, Layer};
@@ -67,6 +69,9 @@ pub fn steps(layers: &[LayerDelta], [a, b]: [f64; 2]) -> Vec<Step> {
     steps
 }
 
+/// Share of the bytes read that comes through the page cache, from which on calls wait for read-ahead.
+const CACHED: f64 = 0.5;
+
 /// Layers in which calls wait for I/O.
 const WAITS: [Layer; 3] = [Layer::Plug, Layer::Elevator, Layer::Device];
 
@@ -88,7 +93,9 @@ pub fn split(delta: &Delta<'_>) -> Vec<LayerDelta> {
     let request = delta.of(|digest| digest.commands.sizes[0].mean());
     let merging = (bio.ratio() - 1.0).abs() < 0.1 && request.ratio() < 0.9;
     // Nothing is read ahead of direct calls: those that wait more often do so where they wait.
-    let more = if merging || pages.slow > 0.0 { more } else { of_cache };
+    let sectors = delta.per_operation(|digest| digest.bios.sizes[0].sum());
+    let cached = pages.slow > 0.0 && pages.slow * PAGE_BYTES as f64 >= CACHED * sectors.slow * SECTOR_BYTES as f64;
+    let more = if merging || cached { more } else { of_cache };
     let in_pieces = more - of_cache;
     let [of_readahead, of_merging] = if merging { [0.0, in_pieces] } else { [in_pieces, 0.0] };
     let part = |layer, slow: f64| {
@@ -123,7 +130,33 @@ pub fn split(delta: &Delta<'_>) -> Vec<LayerDelta> {
 
 #[cfg(test)]
 mod tests {
+    use iowhy_stack::units::Nanos;
+
     use super::*;
+    use crate::Side;
+
+    #[test]
+    fn direct_calls_have_no_read_ahead() {
+        // A hundred operations of 4 KiB; the slow side waits four times as often, and adds some pages.
+        let side = |waits: u64, pages: u64| {
+            let mut run = Digest { elapsed: Nanos(waits * 1_000_000), ..Digest::default() };
+            run.workload.calls[0] = 100;
+            (run.time.slots, run.time.waits, run.cache.added) = (1, waits, pages);
+            (0..100).for_each(|_| run.bios.sizes[0].add(8));
+            run.time.ns[0][Layer::Device as usize] = waits as f64 * 1e6;
+            Side { runs: vec![run], ..Side::default() }
+        };
+        for (pages, ahead) in [(0, false), (49, false), (50, true), (100, true)] {
+            let (a, b) = (side(100, pages), side(400, pages));
+            let layers = split(&Delta::new(&a, &b));
+            let of = |name: &str| layers.iter().find(|of| of.layer == name).map_or(0.0, |of| of.b.round());
+            assert_eq!(
+                (of("read-ahead") > 0.0, of("device") > of("read-ahead")),
+                (ahead, !ahead),
+                "{pages}: {layers:?}"
+            );
+        }
+    }
 
     #[test]
     fn steps_lead_from_a_to_b() {

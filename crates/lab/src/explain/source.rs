@@ -410,7 +410,7 @@ fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> 
     let command = if commands.len() == 1 { commands.pop().flatten() } else { None };
     let command = command.filter(|command| runs.first().is_none_or(|run| still_makes(command, run)));
     let recipe = if recipes.len() == 1 { recipes.pop().flatten() } else { None };
-    let row = runs.into_iter().next().filter(|_| report).map(Box::new);
+    let row = runs.into_iter().next().map(Box::new);
     let assumed = Vec::new();
     Ok(Gathered { side, command, recipe, group: Some(group), resident, seen: all_seen, row, assumed })
 }

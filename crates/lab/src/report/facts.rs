@@ -41,6 +41,51 @@ fn plain(value: &Value) -> String {
     }
 }
 
+/// Options of fio, and where the threads of a job have them in the form in which it is kept.
+const OPTIONS: &[(&str, fn(&Value) -> Option<String>)] = &[
+    ("ioengine", |thread| {
+        let engine = &thread["spec"]["engine"];
+        let name = engine.as_str().or_else(|| engine.as_object()?.keys().next().map(String::as_str))?;
+        let known = [("Sync", "psync"), ("Aio", "libaio"), ("Ring", "io_uring"), ("Mmap", "mmap"), ("Null", "null")];
+        known.iter().find(|(kept, _)| *kept == name).map(|(_, word)| (*word).to_owned())
+    }),
+    ("iodepth", |thread| {
+        let engine = &thread["spec"]["engine"];
+        let of = engine.as_object().and_then(|engine| engine.values().next()?.get("depth")).map(plain);
+        of.or_else(|| engine.is_string().then(|| "1".to_owned()))
+    }),
+    ("direct", |thread| thread["spec"]["direct"].as_bool().map(|direct| u8::from(direct).to_string())),
+    ("rw", |thread| {
+        let random = if thread["stream"]["order"].get("Random").is_some() { "rand" } else { "" };
+        let word = match thread["stream"]["mix"].as_str() {
+            Some("Read") => "read",
+            Some("Write") => "write",
+            _ => "rw",
+        };
+        Some(format!("{random}{word}"))
+    }),
+    ("bs", |thread| thread["stream"]["blocks"].get(0)?.get("Fixed").map(plain)),
+    ("io_size", |thread| thread["stream"].get("limit_bytes").map(plain)),
+    ("fsync", |thread| thread["stream"].get("sync").filter(|sync| !sync.is_null()).map(Value::to_string)),
+];
+
+/// Options of a job, from the form in which a run keeps it: those of all of its threads.
+fn of_job(resolved: &str) -> Vec<Fact> {
+    let job: Value = serde_json::from_str(resolved).unwrap_or_default();
+    let workload = &job["workload"]["Threads"];
+    let Some(threads) = workload["threads"].as_array() else { return Vec::new() };
+    let values = |of: &dyn Fn(&Value) -> Option<String>| {
+        let mut all: Vec<String> = threads.iter().filter_map(of).collect();
+        all.dedup();
+        all.join(", ")
+    };
+    let size: u64 = workload["files"].as_array().into_iter().flatten().filter_map(|file| file["bytes"].as_u64()).sum();
+    let own = [("numjobs", threads.len().to_string()), ("size", size.to_string())];
+    let of_threads = OPTIONS.iter().map(|(key, of)| (*key, values(of)));
+    let all = of_threads.chain(own).filter(|(_, value)| !value.is_empty());
+    all.map(|(key, value)| Fact { key: key.to_owned(), value }).collect()
+}
+
 /// The plan of the first run of a side, if it was simulated and is known.
 fn plan(side: &Gathered) -> Option<Plan> {
     match side.seen.first().map(|seen| &seen.again) {
@@ -72,6 +117,7 @@ pub fn facts(side: &Gathered) -> Vec<Fact> {
     };
     let mut described: Vec<Value> = Vec::new();
     if let Some(row) = &side.row {
+        of_job(row.resolved.as_deref().unwrap_or_default()).iter().for_each(|fact| put(&fact.key, &fact.value));
         put("job", &row.job);
         put("where", row.place.as_deref().unwrap_or(""));
         put("machine_hash", &row.machine_hash);
@@ -158,6 +204,26 @@ mod tests {
         let shown: Vec<[&str; 3]> = found.iter().map(|of| [of.key.as_str(), &of.a, &of.b]).collect();
         assert_eq!(shown, [["kernel", "linux-4.4", "linux-6.1"], ["cpus", "2", ""]]);
         assert!(differences(&facts, &facts).is_empty());
+    }
+
+    #[test]
+    fn options_are_those_of_all_threads() {
+        let thread = |engine: serde_json::Value, random: bool| {
+            let order = if random { json!({ "Random": {} }) } else { json!({ "Sequential": {} }) };
+            let stream = json!({ "mix": "Read", "order": order, "blocks": [{ "Fixed": 4096 }], "limit_bytes": 0 });
+            json!({ "spec": { "engine": engine, "direct": true }, "stream": stream })
+        };
+        let job = |threads: Vec<serde_json::Value>| {
+            let threads = json!({ "files": [{ "bytes": 8192 }, { "bytes": 4096 }], "threads": threads });
+            let facts = of_job(&json!({ "workload": { "Threads": threads } }).to_string());
+            facts.iter().map(|fact| format!("{}={}", fact.key, fact.value)).collect::<Vec<_>>().join(" ")
+        };
+        let deep = thread(json!({ "Aio": { "depth": 32, "batch_submit": 1 } }), true);
+        let one = job(vec![deep.clone(), deep.clone()]);
+        assert_eq!(one, "ioengine=libaio iodepth=32 direct=1 rw=randread bs=4096 io_size=0 numjobs=2 size=12288");
+        let two = job(vec![deep, thread(json!("Sync"), false)]);
+        assert!(two.starts_with("ioengine=libaio, psync iodepth=32, 1 direct=1 rw=randread, read bs=4096"), "{two}");
+        assert_eq!(of_job("fio a.fio"), []);
     }
 
     #[test]

@@ -18,6 +18,8 @@ use iowhy_why::{Basis, Explanation, Finding, Outcome, Unit, certainty};
 const VALUE: usize = 160;
 /// Keys that say where a side comes from, and not what is different about it.
 const ORIGINS: &[&str] = &["where", "machine_hash", "made by", "job"];
+/// Keys of what a machine did beside the work: they differ always.
+const PASSING: &[&str] = &["machine.load", "machine.running", "machine.pressure."];
 /// Differences and assumptions in a line.
 const LISTED: usize = 3;
 /// Calls in progress at once from which on the time of an operation is not the latency of a call.
@@ -247,10 +249,14 @@ fn differing(explanation: &Explanation, differences: &[Difference]) -> Vec<Strin
         let one = |(what, [a, b]): &(String, [String; 2])| format!("{what}: {a} in A, {b} in B");
         return explanation.only_difference.iter().map(one).collect();
     }
-    let origin = |of: &&Difference| ORIGINS.contains(&of.key.as_str());
-    let (origins, others): (Vec<&Difference>, Vec<&Difference>) = differences.iter().partition(origin);
-    let list = if others.is_empty() { origins } else { others };
-    list.into_iter().map(in_words).collect()
+    // The more a key says of what is different, the earlier.
+    let rank = |of: &Difference| match of.key.as_str() {
+        key if PASSING.iter().any(|passing| key.starts_with(passing)) => 2,
+        key if ORIGINS.contains(&key) => 1,
+        _ => 0,
+    };
+    let best = differences.iter().map(rank).min();
+    differences.iter().filter(|of| Some(rank(of)) == best).map(in_words).collect()
 }
 
 fn in_words(of: &Difference) -> String {
@@ -397,6 +403,11 @@ mod tests {
         assert!(text(&first, "Assumed").starts_with("waking costs 6 ms"), "{first:?}");
         assert!(text(&first, "Cause").starts_with("None of the rules explains this."));
         assert_eq!(text(&first, "What to do"), "Undo the only difference, and measure again.");
+        let two = [difference("machine.pressure.io.some_avg10_pct"), difference("job")];
+        let first = of_two(side("a", "run dd --on sim:x", 100, 4096, 1.0), b.clone(), &two);
+        assert_eq!(text(&first, "Only difference"), "job: 128 in A, absent in B");
+        let first = of_two(side("a", "run dd --on sim:x", 100, 4096, 1.0), b.clone(), &two[..1]);
+        assert!(text(&first, "Only difference").starts_with("machine.pressure."), "{first:?}");
         // Without an experiment nothing is proved.
         assert_eq!((text(&first, "Proof"), text(&first, "Experiment")), ("", ""));
         b.side.lost = 7;

@@ -120,12 +120,21 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
 /// Bytes that the kernel looks up at once: calls that copy through a pipe (`sendfile`, `copy_file_range`) read what the
 /// pipe has room for, each time as a read of its own.
 fn piece(request: ReadRequest, lines: &[Line]) -> u64 {
-    let first = lines.iter().find_map(|line| match line.what {
+    let page = request.offset / PAGE_BYTES;
+    let looked_up = lines.iter().find_map(|line| match line.what {
         What::Get { index, last } => Some((index, last)),
         _ => None,
     });
+    // Of a look-up that is not in the trace, its question tells as much.
+    let asked_about = || {
+        lines.iter().find_map(|line| match line.what {
+            What::Sync(input) => Some((input.index, (input.index + input.req_count).saturating_sub(1))),
+            _ => None,
+        })
+    };
+    let first = looked_up.filter(|(index, _)| *index == page).or_else(asked_about);
     let asked = request.offset.saturating_add(request.len_bytes).div_ceil(PAGE_BYTES);
-    match first.filter(|(index, _)| *index == request.offset / PAGE_BYTES) {
+    match first.filter(|(index, _)| *index == page) {
         Some((index, last)) if last + 1 < asked && last >= index => (last + 1) * PAGE_BYTES - request.offset,
         _ => request.len_bytes,
     }
