@@ -362,6 +362,12 @@ impl<'a> Delta<'a> {
         self.of(|digest| figure(digest) / self.per(digest))
     }
 
+    /// Recorded with different schedulers of the disk.
+    pub fn other_scheduler(&self) -> bool {
+        let known = |side: &Side| side.scheduler().map(str::to_owned);
+        self.live() && known(self.fast).zip(known(self.slow)).is_some_and(|(fast, slow)| fast != slow)
+    }
+
     /// The time of a layer, or of several, as part of the time for as much work as an operation of the slow side, ns.
     pub fn time(&self, part: impl Fn(&Time) -> f64) -> Contrast {
         self.of_work(|digest| part(&digest.time) / f64::from(digest.time.slots.max(1)))

@@ -40,7 +40,7 @@ use iowhy_stack::lifecycle::{Bio, Stage, Step};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
 use commands::Own;
-pub use commands::{Class, Commands, Load, Moments, Place, Within};
+pub use commands::{Class, Commands, Load, Moments, Place, Ways, Within};
 pub use figures::{Bios, Cache, Foreign, Plugs, Sync, Turns, Windows, Workload};
 use iowhy_trace::settings::Command;
 pub use tally::{PageSet, Spread};

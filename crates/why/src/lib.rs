@@ -43,6 +43,19 @@ pub struct Side {
     pub lacks: Vec<Need>,
     /// Circumstances of the recordings.
     pub settings: Vec<Settings>,
+    /// The disk's scheduler, where recordings do not have it.
+    pub scheduler: Option<String>,
+}
+
+impl Side {
+    /// The scheduler of the disk, if it is known.
+    fn scheduler(&self) -> Option<&str> {
+        let recorded = || {
+            let settings = self.settings.first()?;
+            settings.get(settings.get("recording", "disk")?, "scheduler")
+        };
+        self.scheduler.as_deref().or_else(recorded)
+    }
 }
 
 /// A figure that speaks for a finding.

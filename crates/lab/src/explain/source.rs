@@ -410,6 +410,9 @@ fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> 
     let command = if commands.len() == 1 { commands.pop().flatten() } else { None };
     let command = command.filter(|command| runs.first().is_none_or(|run| still_makes(command, run)));
     let recipe = if recipes.len() == 1 { recipes.pop().flatten() } else { None };
+    let policies = runs.first().and_then(|run| run.asked().1).unwrap_or_default();
+    let elevator = &policies["elevator"];
+    side.scheduler = elevator.as_str().or_else(|| elevator["name"].as_str()).map(str::to_owned);
     let row = runs.into_iter().next().map(Box::new);
     let assumed = Vec::new();
     Ok(Gathered { side, command, recipe, group: Some(group), resident, seen: all_seen, row, assumed })

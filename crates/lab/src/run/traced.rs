@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! threads    calls of the run's own threads are the workload; those of others are not
+//! requests   those before the clock started made the files: the device's figures are of the workload
 //! files      a job of one file needs no descriptors to be followed: each of its calls is on that file, even if it
 //!            never touches the page cache and the file was opened by a thread that was not traced
 //! touches    a thread on a mapping makes no calls; each fault of it becomes one, a read of a page, that lasts until
@@ -13,6 +14,7 @@
 //! the last completion or fault of the trace; touches that write count as reads.
 
 use std::collections::BTreeSet;
+use std::time::UNIX_EPOCH;
 
 use iowhy_stack::event::Op;
 use iowhy_stack::readahead::Advice;
@@ -38,6 +40,9 @@ pub(super) fn prepare(trace: &mut Trace, live: &Live) -> Who {
         (thread.tid, counts.reads + counts.writes)
     });
     let mapping: Vec<(u32, u64)> = mapping.collect();
+    let started = live.outcome.started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let start = Nanos(started.saturating_sub(trace.started_ns));
+    trace.records.retain(|record| record.at >= start || record.seen.extent().is_none());
     forget_descriptors(trace, &tids, std::process::id());
     let mut who = Who { pids: tids, ..Who::default() };
     if let [only] = live.plan.files.as_slice() {

@@ -96,12 +96,25 @@ impl Moments {
 pub struct Within {
     /// Sum of the numbers of commands that were at the device already.
     pub ahead: u64,
+    /// Sum of the numbers of commands that ended while these were at the device: some came later, and were taken first.
+    pub passed: u64,
     /// Sum of the square roots of the distances, sectors: proportional to the time of seeks.
     pub root_distance: f64,
     /// Sum of the sizes, sectors.
     pub sectors: u64,
     /// Time at the device, ns.
     pub took: Moments,
+}
+
+/// Ways from the end of one command to the begin of the next.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Ways {
+    /// Commands that begin elsewhere.
+    pub elsewhere: u64,
+    /// Sum of the distances, sectors.
+    pub distance: f64,
+    /// Sum of their square roots.
+    pub root_distance: f64,
 }
 
 /// The device rests after this time without a command, ns.
@@ -142,6 +155,8 @@ pub struct Commands {
     pub seeks: u64,
     /// How far those lie, sectors.
     pub distance: f64,
+    /// The same in the order in which commands end: a device that queues takes them in this order.
+    pub ended: Ways,
     /// Changes of direction.
     pub turns: u64,
     /// Time at each depth while others wait with the elevator, ns.
@@ -227,6 +242,8 @@ pub(super) struct Own {
     pub(super) class: Class,
     /// Time with others' requests at the device up to its issue, ns.
     pub(super) met: u64,
+    /// Commands that had ended when it was issued.
+    pub(super) ended: u64,
 }
 
 pub(super) type Request = lifecycle::Request<Own>;
@@ -251,6 +268,9 @@ pub(super) struct Observer {
     idle_since: Option<Nanos>,
     idle_from: Nanos,
     head: u64,
+    /// Commands that have ended, and where the last of them did.
+    ended: u64,
+    ended_at: Option<u64>,
     last_dir: Option<Dir>,
     last_done: Option<Nanos>,
     /// The last completion of all.
@@ -437,7 +457,8 @@ impl Observer {
         let foreign = if before.is_some() { request.own.foreign } else { flush && self.reads_only };
         let meta = !flush && !foreign && content != Content::Data;
         if let Some(request) = self.life.get_mut(rq) {
-            request.own = Own { foreign, meta, class, met: self.out.foreign, ..request.own };
+            let (met, ended) = (self.out.foreign, self.ended);
+            request.own = Own { foreign, meta, class, met, ended, ..request.own };
         }
         self.out.to_empty[dir as usize] += u64::from(!flush && self.at_device[dir as usize] == 0);
         self.sectors[usize::from(!foreign)] += u64::from(nr_sectors);
@@ -513,7 +534,15 @@ impl Observer {
             }
         } else {
             self.out.classes.entry(class).or_default().add(took);
-            self.out.within.entry(class).or_default().took.add(took as f64);
+            let within = self.out.within.entry(class).or_default();
+            within.took.add(took as f64);
+            within.passed += self.ended - request.own.ended;
+            self.ended += 1;
+            let distance = self.ended_at.map_or(0, |at| at.abs_diff(request.sector));
+            self.ended_at = Some(request.sector + u64::from(request.nr_sectors));
+            self.out.ended.elsewhere += u64::from(distance > 0);
+            self.out.ended.distance += distance as f64;
+            self.out.ended.root_distance += (distance as f64).sqrt();
             if !request.own.foreign {
                 let [all, alone] = self.out.own.entry(Class { load: Load::Alone, ..class }).or_default();
                 all.add(took);

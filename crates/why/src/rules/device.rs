@@ -1,8 +1,8 @@
 //! The device on equal commands: shared parts of the rules of the device.
 //!
 //! Commands are compared class by class ([`Class`]): direction, size, place, load. A class counts if both sides have it
-//! often, and if its commands have equally many others before them and equally far to go; so that depth and order,
-//! which are the elevator's, do not make a device look slower. The means of the classes are weighed alike on both
+//! often, and if its commands have equally many others before them, as many that end while they wait, and equally far
+//! to go; so that depth and order, which are the elevator's, do not make a device look slower. The means of the classes are weighed alike on both
 //! sides, with the slow side's numbers.
 //!
 //! ```text
@@ -109,7 +109,8 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
     let all: f64 = delta.per_operation(|d| d.commands.classes.values().map(|s| s.count()).sum::<u64>() as f64).slow;
     let covered: f64 = classes.iter().map(|equal| equal.weight).sum();
     if classes.is_empty() || covered < COVERED * all {
-        return slower_with_less(delta).or_else(|| saturated(delta));
+        let by_scheduler = delta.other_scheduler() && has_arm(delta);
+        return slower_with_less(delta).or_else(|| saturated(delta)).filter(|_| !by_scheduler);
     }
     // A write that ends a commit comes after a flush, and goes to the medium: it is slow for that, not for the rest.
     let syncs = delta.slow.runs.iter().any(|run| run.workload.calls[2] > 0);
@@ -236,12 +237,14 @@ fn slower_with_less(delta: &Delta<'_>) -> Option<Slower> {
     let share = runs().map(|d| merged(d, commonest, |_| 0.0).1 / commands(d)).fold(1.0, f64::min);
     let took = mean(commonest, |within| within.took.sum);
     let ahead = mean(commonest, |within| within.ahead as f64);
+    let passed = mean(commonest, |within| within.passed as f64);
     let way = mean(commonest, |within| within.root_distance);
     let sectors = mean(commonest, |within| within.sectors as f64);
     let same_way = commonest.place != Place::Far || SAME_WAY.contains(&way.ratio());
     let same_size = SAME_SIZE.contains(&sectors.ratio());
     let writes = commonest.write && delta.slow.runs.iter().any(|run| run.workload.calls[2] > 0);
-    let others_ahead = ahead.slow > ahead.fast * AHEAD + ONE_AHEAD;
+    let more = |of: &Contrast| of.slow > of.fast * AHEAD + ONE_AHEAD;
+    let others_ahead = more(&ahead) || more(&passed);
     if !enough || share < MOSTLY || writes || !same_way || !same_size || others_ahead || !took.rose(SURELY_SLOWER) {
         return None;
     }
@@ -289,9 +292,10 @@ fn saturated(delta: &Delta<'_>) -> Option<Slower> {
     let ahead = delta.of(|d| d.commands.within.values().map(|w| w.ahead as f64).sum::<f64>() / commands(d));
     let busy = delta.of(|d| d.commands.busy as f64 / super::reads::in_calls(d).max(1.0));
     let alike = like(&size, ALIKE) && mix.difference().abs() < SHARE;
-    // Without an arm every place is as good as any other.
-    let same_way =
-        !has_arm(delta) || seeks.difference().abs() < SHARE && (seeks.slow < FEW_SEEKS || like(&way, LIKE_WAY));
+    // Without an arm every place is as good as any other. A drive that queues goes the ways that it finds best.
+    let ended = delta.of(|d| d.commands.ended.elsewhere as f64 / commands(d));
+    let as_often = seeks.difference().abs() < SHARE && ended.difference().abs() < SHARE;
+    let same_way = !has_arm(delta) || as_often && (seeks.slow < FEW_SEEKS || like(&way, LIKE_WAY));
     if !alike || !same_way || busy.slow < BUSY || ahead.slow < AS_MUCH_WORK * ahead.fast {
         return None;
     }
@@ -332,6 +336,8 @@ fn equal_classes(delta: &Delta<'_>) -> Vec<Equal> {
     let alike = like(&size, ALIKE) && mix.difference().abs() < SHARE && seeks.difference().abs() < SHARE;
     let per = delta.per_operation(commands);
     let writes_alike = alike && like(&per, ALIKE);
+    // Where an arm moves, the moments and the order in which a scheduler sends commands decide how far it goes.
+    let timed = delta.other_scheduler() && has_arm(delta);
     let mut classes = Vec::new();
     for class in known {
         let has = |run: &Digest| run.commands.within.get(&class).is_some_and(|w| w.took.count >= ENOUGH);
@@ -341,9 +347,13 @@ fn equal_classes(delta: &Delta<'_>) -> Vec<Equal> {
         let of = |figure: fn(&Within) -> f64| {
             delta.of(|d| d.commands.within.get(&class).map_or(0.0, |w| figure(w) / w.took.count as f64))
         };
-        let (ahead, root) = (of(|w| w.ahead as f64), of(|w| w.root_distance));
+        let (ahead, passed, root) = (of(|w| w.ahead as f64), of(|w| w.passed as f64), of(|w| w.root_distance));
         let busy = !matches!(class.load, Load::Alone | Load::Rested);
-        if busy && !(like(&ahead, LIKE_AHEAD) && alike) || class.place == Place::Far && !like(&root, LIKE_ROOT) {
+        // A drive takes those that come later first where they are nearer.
+        let overtaken = passed.slow > passed.fast * LIKE_AHEAD + ONE_AHEAD;
+        if busy && !(like(&ahead, LIKE_AHEAD) && alike && !overtaken && !timed)
+            || class.place == Place::Far && !like(&root, LIKE_ROOT)
+        {
             continue;
         }
         classes.push(Equal {
@@ -406,7 +416,7 @@ fn variation(cycles: &BTreeMap<u8, Moments>) -> f64 {
 }
 
 /// Commands far away take milliseconds longer than those that follow on: the device has to move an arm.
-fn has_arm(delta: &Delta<'_>) -> bool {
+pub(super) fn has_arm(delta: &Delta<'_>) -> bool {
     let mean = |place: Place| {
         delta.of(|d| {
             let of_place = d.commands.within.iter().filter(|(class, _)| class.place == place);

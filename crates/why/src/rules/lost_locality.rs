@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::device::has_arm;
 use super::{Figure, Match, Rule, Switch, grade, metadata_reads};
-use crate::delta::{Delta, Unit};
-use crate::digest::Digest;
+use crate::delta::{Contrast, Delta, Unit};
+use crate::digest::{Digest, Ways};
 
 pub(super) const RULE: Rule = Rule {
     name: "lost-locality",
@@ -76,14 +77,23 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     if !EQUAL.contains(&size.ratio()) || !EQUAL.contains(&nr.ratio()) {
         return None;
     }
-    let seeks = delta.of(|d| d.commands.seeks as f64 / commands(d));
-    let root = delta.of(|d| d.commands.within.values().map(|w| w.root_distance).sum::<f64>() / commands(d));
-    let distance = delta.of(|d| d.commands.distance / commands(d) * 512.0);
+    let mut seeks = delta.of(|d| d.commands.seeks as f64 / commands(d));
+    let mut root = delta.of(|d| d.commands.within.values().map(|w| w.root_distance).sum::<f64>() / commands(d));
+    let mut distance = delta.of(|d| d.commands.distance / commands(d) * 512.0);
     let choices = delta.of(|d| d.commands.choices as f64 / commands(d));
     let next_up = delta.of(|d| d.commands.next_up as f64 / d.commands.choices.max(1) as f64);
     let chosen = choices.slow > CHOICES && choices.fast > CHOICES;
     let disordered = chosen && next_up.fell_by(DISORDER) && root.rose(FARTHER_DISORDERED);
-    let mixed = seeks.rose(SEEKS_TIMES) && seeks.rose_by(SEEKS_MORE) && root.rose(FARTHER_MIXED);
+    let is_mixed = |seeks: &Contrast, root: &Contrast| {
+        seeks.rose(SEEKS_TIMES) && seeks.rose_by(SEEKS_MORE) && root.rose(FARTHER_MIXED)
+    };
+    let mut mixed = is_mixed(&seeks, &root);
+    // A drive that queues mixes the streams that it is given at once: it takes commands in the order of their ends.
+    let ended = |of: fn(&Ways) -> f64| delta.of(|d| of(&d.commands.ended) / commands(d));
+    let of_ends = [ended(|of| of.elsewhere as f64), ended(|of| of.root_distance), ended(|of| of.distance * 512.0)];
+    if !mixed && is_mixed(&of_ends[0], &of_ends[1]) && has_arm(delta) {
+        ([seeks, root, distance], mixed) = (of_ends, true);
+    }
     // A long way is nobody's concern if hardly a command goes it.
     let farther = seeks.slow > OFTEN
         && root.rose(FARTHER)
