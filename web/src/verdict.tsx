@@ -240,6 +240,14 @@ export const spread = (cv: number | null) => (cv == null ? "none" : `${format.pl
 
 export function Comparisons({ comparison }: { comparison: Comparison }) {
   const { metrics, warnings } = comparison;
+  // One that several metrics have is shown once.
+  const alike = new Map<string, { names: string[]; of: (typeof warnings)[number] }>();
+  const add = (of: (typeof warnings)[number], names: string[]) => {
+    const key = `${of.text} ${of.next}`;
+    alike.set(key, { of, names: [...(alike.get(key)?.names ?? []), ...names] });
+  };
+  for (const of of warnings) add(of, []);
+  for (const row of metrics) for (const of of row.warnings) add(of, [row.name]);
   const modes = (of: Metric["modes_a"], unit: string) =>
     of.length <= 1
       ? "one"
@@ -309,13 +317,10 @@ export function Comparisons({ comparison }: { comparison: Comparison }) {
           }
         />
       ) : null}
-      {[
-        ...warnings.map((of) => ({ name: "", of })),
-        ...metrics.flatMap((row) => row.warnings.map((of) => ({ name: row.name, of }))),
-      ].map(({ name, of }, nr) => (
-        <p class="warning" key={nr} data-warning={of.kind}>
-          <b>Warning{name ? " for " : ""}</b>
-          {name ? <Text of={name} /> : null}: <Text of={of.text} /> Next: <Text of={of.next} />
+      {[...alike].map(([text, { names, of }]) => (
+        <p class="warning" key={text} data-warning={of.kind}>
+          <b>Warning{names.length ? " for " : ""}</b>
+          {names.length ? <Text of={names.join(", ")} /> : null}: <Text of={of.text} /> Next: <Text of={of.next} />
         </p>
       ))}
     </Section>

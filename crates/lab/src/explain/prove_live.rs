@@ -110,7 +110,11 @@ fn as_fast(slow: &str, fast: &str, picks: impl Fn(&str) -> bool) -> Option<Chang
         settings.filter(|word| word.split_once('=').is_some_and(|(key, _)| picks(key))).map(str::to_owned).collect()
     };
     let (own, other) = (picked(slow), picked(fast));
-    let differs: Vec<&str> = other.iter().filter(|word| !own.contains(word)).map(String::as_str).collect();
+    let mut differs: Vec<&str> = other.iter().filter(|word| !own.contains(word)).map(String::as_str).collect();
+    // Another scheduler comes with its own tunables.
+    if differs.iter().any(|word| word.starts_with("scheduler=")) {
+        differs.retain(|word| !word.starts_with(ELEVATOR));
+    }
     let what = differs.join(",");
     (!what.is_empty()).then(|| {
         let kept = slow.split(',').filter(|word| !own.iter().any(|known| known == word));
