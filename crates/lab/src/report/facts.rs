@@ -41,8 +41,11 @@ fn plain(value: &Value) -> String {
     }
 }
 
+/// The value of an option for a thread.
+type Of = fn(&Value) -> Option<String>;
+
 /// Options of fio, and where the threads of a job have them in the form in which it is kept.
-const OPTIONS: &[(&str, fn(&Value) -> Option<String>)] = &[
+const OPTIONS: &[(&str, Of)] = &[
     ("ioengine", |thread| {
         let engine = &thread["spec"]["engine"];
         let name = engine.as_str().or_else(|| engine.as_object()?.keys().next().map(String::as_str))?;

@@ -18,7 +18,7 @@ use iowhy_why::{Basis, Explanation, Finding, Outcome, Unit, certainty};
 const VALUE: usize = 160;
 /// Keys that say where a side comes from, and not what is different about it.
 const ORIGINS: &[&str] = &["where", "machine_hash", "made by", "job"];
-/// Keys of what a machine did beside the work: they differ always.
+/// Keys of the machine's other work: they differ always.
 const PASSING: &[&str] = &["machine.load", "machine.running", "machine.pressure."];
 /// Differences and assumptions in a line.
 const LISTED: usize = 3;

@@ -23,7 +23,7 @@ pub(super) enum Place {
     Task,
     /// A page's of a file: by inode or device if some are named, else by process.
     Page,
-    /// A page's that leaves: of processes at the full level, too, by whoever takes it away.
+    /// A page's that leaves: at the full level of processes, by any task of the machine.
     Leaving,
     /// A bio's or request's: by device. Interrupts and helpers do much of it.
     Block,

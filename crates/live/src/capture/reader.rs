@@ -128,7 +128,7 @@ fn wait(rings: &[(u32, File)], opens: Option<&Opens>, until: Instant) -> bool {
     readable(&files, until.saturating_duration_since(Instant::now()))[..rings.len()].contains(&true)
 }
 
-/// What is in the rings of an instance that is switched off, after its reader has ended.
+/// Events left in the rings of an instance that is switched off, after its reader has ended.
 pub(super) fn rest(instance: &Instance) -> Result<Taken, CaptureError> {
     let (mut rings, mut page) = (instance.rings()?, vec![0_u8; instance.sub_buffer()]);
     let mut taken = Taken::default();

@@ -2,8 +2,9 @@
 //!
 //! Commands are compared class by class ([`Class`]): direction, size, place, load. A class counts if both sides have it
 //! often, and if its commands have equally many others before them, as many that end while they wait, and equally far
-//! to go; so that depth and order, which are the elevator's, do not make a device look slower. The means of the classes are weighed alike on both
-//! sides, with the slow side's numbers.
+//! to go; so that depth and order, which are the elevator's, do not make a device look slower. Under another scheduler,
+//! commands of a disk with an arm count only if nothing else is at the disk. The means of the classes are weighed
+//! alike on both sides, with the slow side's numbers.
 //!
 //! ```text
 //! idle exit   commands that find the device rested are slower, others are not
@@ -351,9 +352,8 @@ fn equal_classes(delta: &Delta<'_>) -> Vec<Equal> {
         let busy = !matches!(class.load, Load::Alone | Load::Rested);
         // A drive takes those that come later first where they are nearer.
         let overtaken = passed.slow > passed.fast * LIKE_AHEAD + ONE_AHEAD;
-        if busy && !(like(&ahead, LIKE_AHEAD) && alike && !overtaken && !timed)
-            || class.place == Place::Far && !like(&root, LIKE_ROOT)
-        {
+        let equal = alike && !timed && !overtaken && like(&ahead, LIKE_AHEAD);
+        if busy && !equal || class.place == Place::Far && !like(&root, LIKE_ROOT) {
             continue;
         }
         classes.push(Equal {
@@ -621,6 +621,20 @@ pub(super) mod tests {
         pair
     }
 
+    /// One of the commands is overtaken on the fast side, and this many on the slow one.
+    fn overtaken(p: &mut Pair, slow: f64) {
+        of(&mut p.fast, BUSIED).passed = 300;
+        of(&mut p.slow, BUSIED).passed = slow as u64;
+    }
+
+    /// A disk with an arm: five commands go this long a way, ns; the scheduler is another one on the slow side, or not.
+    fn scheduled(p: &mut Pair, other: usize, way: f64) {
+        p.both(|d| put(d, AWAY, 5, 8, (way, 0.0)));
+        for (nr, side) in p.sides.iter_mut().enumerate() {
+            (side.live, side.scheduler) = (true, Some(["bfq", "mq-deadline"][nr * other].to_owned()));
+        }
+    }
+
     fn far() -> Pair {
         let mut pair = one(AWAY, 8, (1e6, 0.0), (1.08e6, 0.0));
         pair.both(|d| of(d, AWAY).root_distance = 3e5);
@@ -649,6 +663,10 @@ pub(super) mod tests {
             ("ALIKE, smaller", |p, x| p.slow.commands.sizes[0] = spread(1, x), 2087.0, 2086.0),
             ("SHARE, writes", mixed, 99.0, 100.0),
             ("SHARE, seeks", |p, x| p.slow.commands.seeks = x as u64, 29.0, 30.0),
+            ("ONE_AHEAD, overtaken", |p, x| of(&mut p.slow, BUSIED).passed = x as u64, 6.0, 7.0),
+            ("LIKE_AHEAD, overtaken", |p, x| overtaken(p, x), 336.0, 337.0),
+            ("LEAST_TURN, scheduler", |p, x| scheduled(p, 1, x), 3_000_000.0, 3_000_001.0),
+            ("scheduler", |p, x| scheduled(p, x as usize, 4e6), 0.0, 1.0),
         ];
         hold(&device_latency::RULE, busy, 0.576, edges);
         let edges: &[Edge] = &[

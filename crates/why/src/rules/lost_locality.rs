@@ -128,7 +128,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 mod tests {
     use super::super::edges::{Edge, Pair, hold};
     use super::RULE;
-    use crate::digest::Digest;
+    use crate::digest::{Class, Digest, Place, Ways};
 
     /// Root of the way of all commands.
     fn root(d: &mut Digest, root_distance: f64) {
@@ -160,6 +160,18 @@ mod tests {
     fn mixed() -> Pair {
         let mut pair = commands(1.35e7);
         (pair.fast.commands.seeks, pair.slow.commands.seeks) = (1000, 2000);
+        pair
+    }
+
+    /// The same in the order in which commands end, of a disk whose arm takes this long, ns.
+    fn by_the_drive(arm: f64) -> Pair {
+        let mut pair = commands(1e7);
+        pair.both(|d| {
+            let within = d.commands.within.entry(Class { place: Place::Far, ..Class::default() }).or_default();
+            within.took.add(arm);
+        });
+        let ways = |elsewhere, root_distance| Ways { elsewhere, root_distance, distance: 0.0 };
+        (pair.fast.commands.ended, pair.slow.commands.ended) = (ways(1000, 1e7), ways(2000, 1.35e7));
         pair
     }
 
@@ -208,6 +220,12 @@ mod tests {
             ("FARTHER_MIXED", |p, x| root(&mut p.slow, x), 13_000_001.0, 13_000_000.0),
         ];
         hold(&RULE, mixed, 0.7733, edges);
+        let edges: &[Edge] = &[
+            ("SEEKS_TIMES, ends", |p, x| p.slow.commands.ended.elsewhere = x as u64, 1501.0, 1500.0),
+            ("FARTHER_MIXED, ends", |p, x| p.slow.commands.ended.root_distance = x, 13_000_001.0, 13_000_000.0),
+            ("arm", |p, x| *p = by_the_drive(x), 2_000_001.0, 2_000_000.0),
+        ];
+        hold(&RULE, || by_the_drive(4e6), 0.7733, edges);
         let edges: &[Edge] = &[
             ("OFTEN", |p, x| p.both(|d| d.commands.seeks = x as u64), 1001.0, 1000.0),
             ("FARTHER", |p, x| root(&mut p.slow, x), 14_000_001.0, 14_000_000.0),
