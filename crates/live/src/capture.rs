@@ -4,7 +4,8 @@
 //! tasks      an instance for what tasks do themselves: calls, plugs, waits; where processes are named it follows these
 //!            and what they start (`set_event_pid`, `event-fork`)
 //! devices    an instance for what interrupts and helpers do on their behalf, too: pages, bios, requests, completions;
-//!            filtered by device and inode, never by process, or completions would be lost
+//!            filtered by device and inode, never by process, or completions would be lost. At the full level so are
+//!            pages that leave the page cache: kswapd and others take them away from the tasks
 //! reading    one thread takes whole sub-buffers from `per_cpu/cpuN/trace_pipe_raw` as they fill; they are decoded
 //!            when the capture is over
 //! files      calls name descriptors; records of our own name their files: `iowhy:descriptor` for those

@@ -2,6 +2,7 @@
 
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
+use crate::digest::{Layer, Time};
 
 pub(super) const RULE: Rule = Rule {
     name: "queue-depth-one",
@@ -14,12 +15,18 @@ pub(super) const RULE: Rule = Rule {
           one command; the rest stand in line above it.",
     events: "As many requests wait, or calls wait for room, as before, but the number at the device does not exceed \
              one (or a quarter of the earlier number).",
-    example: "NCQ switched off (queue_depth=1 in sysfs); CFQ that serves one queue at a time on an array.",
-    change: "Raise the device's queue_depth; a scheduler without slices (none, mq-deadline); slice_idle=0 on CFQ.",
+    example: "NCQ switched off (queue_depth=1 in sysfs); nr_requests=4; CFQ that serves one queue at a time on an array.",
+    change: "Raise the device's queue_depth, and nr_requests; a scheduler without slices (none, mq-deadline); slice_idle=0 on CFQ.",
     refute: "With the other side's queue depth and scheduler the number at the device stays as low.",
     since: "Every kernel; queue_depth in sysfs since 2.6.",
     consequences: &["cpu-bound-submission", "reads-starved", "writes-starved"],
-    switches: &[Switch::Other("elevator"), Switch::OtherDevice, Switch::Queue("scheduler")],
+    switches: &[
+        Switch::Other("elevator"),
+        Switch::OtherDevice,
+        Switch::Queue("scheduler"),
+        Switch::Other("nr_requests"),
+        Switch::Queue("nr_requests"),
+    ],
     find,
     cost: None,
 };
@@ -45,9 +52,11 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let calls = delta.of(|d| f64::from(d.workload.concurrency));
     let limit = delta.of(|d| f64::from(d.commands.depth_limit()));
     let held = waiting.slow > WAITING && waiting.difference() > WAITING_MORE;
-    // Callers that find no tag wait before they have a request.
+    // Callers that find no tag wait before they have a request; that time is the elevator's where bios are seen.
     let unseen = deepest.fast >= SHALLOWER_UNSEEN * deepest.slow;
-    let kept_out = overlapping.slow > OVERLAPPING && calls.slow > deepest.slow && unseen;
+    let [above, whole] = [delta.time(|time| time.of(Layer::Elevator)), delta.time(Time::total)];
+    let for_tags = above.slow > WAITING * whole.slow && above.difference() > WAITING_MORE * whole.slow;
+    let kept_out = overlapping.slow > OVERLAPPING && calls.slow > deepest.slow && (unseen || for_tags);
     let lower = deepest.fast >= SHALLOWER * deepest.slow.max(limit.slow) && deepest.sure();
     // Without requests the depth is unknown.
     if !(lower && (held || kept_out)) || deepest.slow < 1.0 {
@@ -73,6 +82,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 mod tests {
     use super::super::edges::{Edge, Pair, hold};
     use super::RULE;
+    use crate::digest::Layer;
 
     /// Two at the device on the fast side, one on the slow one, where others wait half of 2 ms.
     fn waiting() -> Pair {
@@ -93,8 +103,25 @@ mod tests {
         })
     }
 
+    /// Two at the device on the fast side, one on the slow one, where calls wait for tags: this long of 1 ms, ns.
+    fn for_tags(slow: f64, fast: f64) -> Pair {
+        let mut pair = unseen();
+        pair.fast.commands.deepest = 2;
+        for (d, above) in [(&mut pair.fast, fast), (&mut pair.slow, slow)] {
+            let ns = &mut d.time.ns[0];
+            (ns[Layer::Elevator as usize], ns[Layer::Device as usize]) = (above, 1e6 - above);
+        }
+        pair
+    }
+
     #[test]
     fn limits() {
+        let edges: &[Edge] = &[
+            ("WAITING, tags", |p, x| *p = for_tags(x, 0.0), 100_001.0, 100_000.0),
+            ("WAITING_MORE, tags", |p, x| *p = for_tags(5e5, x), 449_999.0, 450_000.0),
+            ("SHALLOWER, tags", |p, x| p.fast.commands.deepest = x as u32, 2.0, 1.0),
+        ];
+        hold(&RULE, || for_tags(5e5, 0.0), 0.7576, edges);
         let edges: &[Edge] = &[
             ("WAITING", |p, x| p.slow.commands.depth_when_waiting[1] = x as u64, 200_001.0, 200_000.0),
             ("WAITING_MORE", |p, x| p.fast.commands.depth_when_waiting = vec![0, 0, x as u64], 449_999.0, 450_000.0),
