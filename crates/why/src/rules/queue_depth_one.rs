@@ -15,8 +15,10 @@ pub(super) const RULE: Rule = Rule {
           one command; the rest stand in line above it.",
     events: "As many requests wait, or calls wait for room, as before, but the number at the device does not exceed \
              one (or a quarter of the earlier number).",
-    example: "NCQ switched off (queue_depth=1 in sysfs); nr_requests=4; CFQ that serves one queue at a time on an array.",
-    change: "Raise the device's queue_depth, and nr_requests; a scheduler without slices (none, mq-deadline); slice_idle=0 on CFQ.",
+    example: "NCQ switched off (queue_depth=1 in sysfs); nr_requests=4; CFQ that serves one queue at a time on an \
+              array.",
+    change: "Raise the device's queue_depth, and nr_requests; a scheduler without slices (none, mq-deadline); \
+             slice_idle=0 on CFQ.",
     refute: "With the other side's queue depth and scheduler the number at the device stays as low.",
     since: "Every kernel; queue_depth in sysfs since 2.6.",
     consequences: &["cpu-bound-submission", "reads-starved", "writes-starved"],

@@ -138,12 +138,12 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::edges::{Edge, Pair, hold, spread};
     use super::RULE;
 
     /// The same sectors in 1500 requests instead of 1000, as bios find no room.
-    fn cut(p: &mut Pair, way: usize) {
+    pub(in super::super) fn cut(p: &mut Pair, way: usize) {
         p.both(|d| d.commands.sectors[way] = 100_000);
         (p.fast.commands.issued[way], p.slow.commands.issued[way]) = (1000, 1500);
         (p.fast.commands.sizes[way], p.slow.commands.sizes[way]) = (spread(1, 1000.0), spread(1, 500.0));

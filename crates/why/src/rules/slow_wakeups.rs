@@ -4,7 +4,7 @@
 //! to the call's end has that CPU's wake-up in it, and the copying of the data. Calls that wait for nothing, which copy
 //! as much, separate copying; without these, a limit below the speed of any memory does.
 
-use super::{Figure, Match, Rule, Switch, changed_job, grade};
+use super::{Figure, Match, Rule, Switch, changed_job, grade, requests_cut};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Digest, Layer};
 use iowhy_stack::units::PAGE_BYTES;
@@ -49,7 +49,8 @@ const GRADE: (f64, f64) = (1.2, 3.0);
 const UNTOLD: f64 = 0.9;
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
-    if (changed_job::RULE.find)(delta).is_some() {
+    // Pages of a bio that is cut are there when the last of its requests is: that wait is none for a CPU.
+    if [&changed_job::RULE, &requests_cut::RULE].iter().any(|other| (other.find)(delta).is_some()) {
         return None;
     }
     let runs = || delta.fast.runs.iter().chain(&delta.slow.runs);
@@ -96,6 +97,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 #[cfg(test)]
 mod tests {
     use super::super::edges::{Edge, Pair, hold, spread};
+    use super::super::requests_cut::tests::cut;
     use super::{Layer, PAGE_BYTES, RULE};
     use iowhy_stack::units::Nanos;
 
@@ -142,6 +144,7 @@ mod tests {
             ("LEAST_PART", |p, x| p.slow.time.ns[0][Layer::Cpu as usize] = x, 50_000.0, 49_999.0),
             ("LEAST_PART, waits", |p, x| p.slow.time.waits = x as u64, 5.0, 4.0),
             ("the same job", |p, x| p.slow.workload.sequential[0] = x as u64, 0.0, 10.0),
+            ("requests that are cut", |p, x| (0..x as usize).for_each(|_| cut(p, 0)), 0.0, 1.0),
         ];
         hold(&RULE, late, 0.7787, edges);
         let edges: &[Edge] = &[
