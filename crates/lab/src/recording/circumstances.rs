@@ -13,6 +13,8 @@ use iowhy_stack::units::Nanos;
 use iowhy_trace::fields::{device, field};
 use iowhy_trace::{join, settings};
 
+use super::files::backing_of_btrfs;
+
 /// Settings of a queue that change how it works.
 const QUEUE: [&str; 14] = [
     "scheduler",
@@ -297,9 +299,7 @@ fn ended(captured: &Captured, usage: &Usage, exit: Option<i32>) -> String {
 /// The folder of a file system's own backing device, if there is one: elsewhere windows are those of the disk's queue.
 fn backing(mount: &machine::Mount) -> Option<PathBuf> {
     if mount.filesystem == "btrfs" {
-        let disk = Path::new("devices").join(mount.source.file_name().unwrap_or_default());
-        let mut systems = fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten().map(|system| system.path());
-        return systems.find(|system| system.join(&disk).exists()).map(|system| system.join("bdi"));
+        return backing_of_btrfs(Path::new(mount.source.file_name()?));
     }
     let (major, minor) = mount.number;
     (major == 0).then(|| Path::new("/sys/class/bdi").join(format!("0:{minor}")))

@@ -43,14 +43,17 @@ fn real(mounts: &[Mount], path: &Path) -> Option<(PathBuf, Inode)> {
     Some((path.to_owned(), Inode { dev: Dev::new(mount.number.0, mount.number.1), ino }))
 }
 
+/// The folder of the backing device that a btrfs on this device has of its own.
+pub(super) fn backing_of_btrfs(device: &Path) -> Option<PathBuf> {
+    let device = Path::new("devices").join(device);
+    let mut systems = fs::read_dir("/sys/fs/btrfs").ok()?.flatten().map(|system| system.path());
+    systems.find(|system| system.join(&device).exists()).map(|system| system.join("bdi"))
+}
+
 /// The read-ahead limit of a file system that has one of its own.
 fn own_limit_kb(disk: &Disk) -> Option<u64> {
-    if disk.filesystem.as_deref() != Some("btrfs") {
-        return None;
-    }
-    let folders = fs::read_dir("/sys/fs/btrfs").ok()?.flatten().map(|entry| entry.path());
-    let ours = |folder: &PathBuf| disk.name.as_ref().is_some_and(|name| folder.join("devices").join(name).exists());
-    fs::read_to_string(folders.into_iter().find(ours)?.join("bdi/read_ahead_kb")).ok()?.trim().parse().ok()
+    let name = disk.name.as_ref().filter(|_| disk.filesystem.as_deref() == Some("btrfs"))?;
+    fs::read_to_string(backing_of_btrfs(Path::new(name))?.join("read_ahead_kb")).ok()?.trim().parse().ok()
 }
 
 /// The largest request of btrfs' own `bdi`, which has the usual values (`VM_READAHEAD_PAGES`).

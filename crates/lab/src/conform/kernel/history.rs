@@ -126,15 +126,13 @@ fn piece(request: ReadRequest, lines: &[Line]) -> u64 {
         _ => None,
     });
     // Of a look-up that is not in the trace, its question tells as much.
-    let asked_about = || {
-        lines.iter().find_map(|line| match line.what {
-            What::Sync(input) => Some((input.index, (input.index + input.req_count).saturating_sub(1))),
-            _ => None,
-        })
-    };
-    let first = looked_up.filter(|(index, _)| *index == page).or_else(asked_about);
+    let asked_about = lines.iter().find_map(|line| match line.what {
+        What::Sync(input) => Some((input.index, (input.index + input.req_count).saturating_sub(1))),
+        _ => None,
+    });
+    let first = [looked_up, asked_about].into_iter().flatten().find(|(index, _)| *index == page);
     let asked = request.offset.saturating_add(request.len_bytes).div_ceil(PAGE_BYTES);
-    match first.filter(|(index, _)| *index == page) {
+    match first {
         Some((index, last)) if last + 1 < asked && last >= index => (last + 1) * PAGE_BYTES - request.offset,
         _ => request.len_bytes,
     }
