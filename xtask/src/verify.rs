@@ -70,9 +70,6 @@ pub(crate) fn install_programs(programs: &[(&str, &'static str)]) {
     eprintln!("xtask: could not install {}: their tests will fail", missing.join(" "));
 }
 
-/// The test that compares CPU times of single calls, with and without another reader: other tests would decide it.
-const ALONE: &str = "explain_live::who_keeps_pages_under_direct_writes_is_named_and_proved";
-
 /// Everything. `tidy` is one of xtask's own tests, so that plain `cargo test --workspace` has it too.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     none(arguments)?;
@@ -92,11 +89,8 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         // 2 GiB for those who change something and build again, which nobody does here.
         let _ = std::fs::remove_dir_all(target_folder().join("debug/incremental"));
     }
-    let tests = ["test", "--workspace", "--locked", "--no-fail-fast", "--", "--skip", ALONE];
+    let tests = ["test", "--workspace", "--locked", "--no-fail-fast"];
     steps.run("tests", cargo().args(tests));
-    // All programs of the workspace: for fewer, libraries would be built again with fewer features.
-    let alone = ["test", "--workspace", "--locked", "--", "--exact", ALONE];
-    steps.run("the test that needs the processors for itself", cargo().args(alone));
     let undecided = std::fs::read_to_string(&notes).unwrap_or_default();
     eprintln!("xtask: {} tests not decided\n{undecided}", undecided.lines().count());
     peers::steps(&mut steps);

@@ -353,7 +353,7 @@ impl Drop for Reader {
 }
 
 #[test]
-fn who_keeps_pages_under_direct_writes_is_named_and_proved() {
+fn the_reader_that_keeps_pages_under_direct_writes_is_named() {
     if !permitted() {
         return;
     }
@@ -365,21 +365,25 @@ fn who_keeps_pages_under_direct_writes_is_named_and_proved() {
     let node = format!("/dev/zram{}", zram.0);
     fs::write(format!("/sys/block/zram{}/disksize", zram.0), "32M").expect("it gets a size");
     let ground = Ground::new("stale");
-    // Zeroes cost such a disk next to nothing, so that what is left is the kernel's work.
     let job = format!(
         "fio --name=j --filename={node} --rw=write --bs=64k --size=32m --loops=16 --zero_buffers --direct=1 \
          --allow-write={node}"
     );
-    by_turns(|seed| {
+    (1..=2).for_each(|seed| {
         ground.run("fast", seed, &job);
         let reader = Reader::start(&node);
         ground.run("slow", seed, &job);
         drop(reader);
     });
-    let value = ground.explain("--prove");
-    if !named_and_proved(&value, &["stale-pages-under-direct-io"]) {
-        return;
-    }
-    let claim = value["findings"][0]["claim"].as_str().expect("a claim");
-    assert!(claim.starts_with("dd has put"), "{claim}");
+    // Such pages cost next to nothing since 4.20, so that chance decides whether there is a finding; but it is seen who
+    // put them there, and on which side.
+    let value = ground.explain("");
+    let claim = value["findings"][0]["claim"].as_str().unwrap_or_default();
+    let of = |label: &str| {
+        let warnings = value["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        warnings.filter(|words| words.starts_with(label)).any(|words| words.contains("stale-pages-under-direct-io"))
+            && value["warnings"].to_string().contains("dd (")
+    };
+    assert!(of("slow: ") || claim.starts_with("dd has put pages"), "{value:#}");
+    assert!(!of("fast: "), "{value:#}");
 }
