@@ -174,6 +174,8 @@ struct Call {
     /// It dropped pages.
     dropped: bool,
     before_bio: Option<Nanos>,
+    /// End and length of the last request for pages that it has put there, and file and first page of its bio.
+    cut: Option<(u64, u32, u32, u64)>,
     /// Pages added that no bio has taken yet.
     pending: VecDeque<(u32, u64, u32)>,
 }
@@ -354,10 +356,21 @@ impl Observer {
     }
 
     fn allocate(&mut self, call: Option<usize>, rq: RqId, request: &commands::Request) {
+        let (mut pages, mut waits) = (request.own.pages, request.own.wanted);
+        if let (Some(call), Some((file, first, nr))) = (call, pages) {
+            if let Some((of, whole)) = self.cut(call, request).filter(|(of, whole)| *of == file && *whole < first) {
+                let nr = (first - whole) as u32 + nr;
+                waits |= self.calls[call].wants(of, whole, nr);
+                pages = Some((of, whole, nr));
+            }
+            let begins = pages.map_or(first, |(_, first, _)| first);
+            let end = request.sector + u64::from(request.nr_sectors);
+            self.calls[call].cut = Some((end, request.nr_sectors, file, begins));
+        }
         self.commands.allocate(request);
-        self.waits.allocate(rq.0, request.dir, request.own.pages);
-        if let (Some(call), true) = (call, request.own.wanted) {
-            self.waits.attach(self.now, call, rq.0, true);
+        self.waits.allocate(rq.0, request.dir, pages);
+        if let (Some(call), true) = (call, waits) {
+            self.waits.attach(self.now, call, rq.0, request.own.wanted);
         }
         if let Some(neighbour) = request.own.neighbour {
             // It got a request of its own though it could have joined one.
@@ -365,6 +378,15 @@ impl Observer {
             let largest = self.commands.largest(request.dir);
             self.out.bios.refused[request.dir as usize] += u64::from(together <= largest);
         }
+    }
+
+    /// File and first page of the bio that a request has the rest of. A bio that is longer than a request may be is
+    /// cut, and none of its pages is there before the last part is, so that calls wait for all of them. Such a part
+    /// begins where one of the largest size has ended, and the call has added no pages in between.
+    fn cut(&self, call: usize, request: &commands::Request) -> Option<(u32, u64)> {
+        let (end, nr_sectors, file, first) = self.calls[call].cut?;
+        let whole = nr_sectors >= self.commands.largest(request.dir);
+        (whole && end == request.sector).then_some((file, first))
     }
 
     fn merge(&mut self, call: Option<usize>, rq: RqId, kind: MergeKind, bio: &Bio<Own>) {
@@ -467,6 +489,7 @@ impl Observer {
             written: 0,
             dropped: false,
             before_bio: None,
+            cut: None,
             pending: VecDeque::new(),
         };
         self.places.insert(id.0, self.calls.len());
@@ -614,6 +637,7 @@ impl Observer {
             return;
         };
         let call = &mut self.calls[call];
+        call.cut = None;
         call.touched_cache = true;
         if call.op != Op::Read {
             return;
@@ -756,5 +780,46 @@ pub fn kind_of(op: Op) -> usize {
         Op::Read => 0,
         Op::Write => 1,
         Op::Fsync | Op::Fdatasync | Op::Trim => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::waits::Layer;
+    use super::*;
+    use iowhy_stack::event::FileId;
+    use iowhy_stack::units::{PageIndex, Sector};
+
+    /// A call wants four pages and adds 16; their bio is cut into four requests, or goes in one. A second call wants
+    /// the next four, which came with the first. What both wait for at the device, ns.
+    #[test]
+    fn pages_of_a_cut_bio_are_there_with_its_last_part() {
+        for parts in [1, 4] {
+            let mut events = Vec::new();
+            let mut put = |at, call, what| events.push(Event { at: Nanos(at), call: CallId(call), what });
+            let (op, file, dir, content) = (Op::Read, FileId(0), Dir::Read, Content::Data);
+            let (len_bytes, nr_sectors) = (16384, 128 / parts);
+            put(10, 1, What::CallStart { op, file, offset: 0, len_bytes });
+            put(11, 1, What::PageAdd { file, page: PageIndex(0), nr_pages: 16 });
+            for part in 0..parts {
+                let (rq, sector) = (RqId(part), Sector(u64::from(part * nr_sectors)));
+                put(12, 1, What::BioQueue { dir, content, sector, nr_sectors });
+                put(12, 1, What::GetRequest { rq });
+            }
+            for part in 0..parts {
+                let (rq, sector) = (RqId(part), Sector(u64::from(part * nr_sectors)));
+                put(20, 0, What::Issue { rq, dir, content, sector, nr_sectors, in_flight: 1 });
+            }
+            put(320, 2, What::CallStart { op, file, offset: 16384, len_bytes });
+            for part in 0..parts {
+                let at = if parts == 1 { 500 } else { 200 + 100 * u64::from(part) };
+                put(at, 0, What::Complete { rq: RqId(part), dir, nr_sectors });
+            }
+            put(501, 1, What::CallEnd { op, file, len_bytes });
+            put(502, 2, What::CallEnd { op, file, len_bytes });
+            events.sort_by_key(|event| event.at);
+            let time = Digest::of(&events).time;
+            assert_eq!(time.of(Layer::Device), 480.0 + 180.0, "{parts} parts: {time:?}");
+        }
     }
 }
