@@ -606,7 +606,8 @@ impl Joiner<'_> {
         let of_data = |(_, _, event): &(Nanos, u64, Event)| {
             !matches!(event.what, What::CallStart { .. } | What::CallEnd { .. })
                 || match no_file.get(&event.call.0) {
-                    Some(NoFile::NoData) => false,
+                    // A folder is synced as well, and with syncfs a whole file system.
+                    Some(NoFile::NoData) => matches!(calls[event.call.0 as usize - 1].op, Op::Fsync | Op::Fdatasync),
                     // Where every open is seen, what nobody saw being opened is a pipe or a socket.
                     Some(NoFile::Unseen) => !ours,
                     _ => true,

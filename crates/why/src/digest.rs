@@ -31,7 +31,7 @@ mod tally;
 mod waits;
 pub mod wall;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use iowhy_stack::event::{
     CallId, Content, Dir, Event, EventSink, Eviction, JournalStep, MergeKind, Op, RaKind, RqId, What,
@@ -190,6 +190,8 @@ impl Call {
 #[derive(Debug, Default)]
 pub struct Observer {
     out: Digest,
+    /// Files that were synced.
+    synced: BTreeSet<u32>,
     begin: Option<Nanos>,
     last_end: Option<Nanos>,
     now: Nanos,
@@ -436,6 +438,9 @@ impl Observer {
         }
         let kind = kind_of(op);
         self.syncs += u32::from(kind == 2);
+        if matches!(op, Op::Fsync | Op::Fdatasync) && file != iowhy_trace::join::UNKNOWN_FILE.0 {
+            self.synced.insert(file);
+        }
         let work = &mut self.out.workload;
         work.calls[kind] += 1;
         work.bytes[kind] += u64::from(len_bytes);
@@ -704,6 +709,11 @@ impl Observer {
         if dir == Dir::Write && content == Content::Data && !foreign {
             self.dirtied = self.dirtied.saturating_sub(nr_pages);
         }
+        if let Some(call) = call.filter(|_| dir == Dir::Read).map(|call| &self.calls[call]) {
+            // The pages of a map are of the file system's device.
+            let mapping = content != Content::Data || pages.is_some_and(|(file, ..)| file != call.file);
+            self.out.bios.lookups += u64::from(mapping && call.op == Op::Read);
+        }
         if nr_sectors > 0 {
             self.out.bios.count[way] += 1;
             self.out.bios.sizes[way].add(u64::from(nr_sectors));
@@ -762,6 +772,7 @@ impl Observer {
             }
         }
         out.workload.regions = self.regions.len() as u64;
+        out.sync.files = self.synced.len() as u64;
         let mut counts: Vec<u64> = self.regions.values().copied().collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         let (all, tenth) = (counts.iter().sum::<u64>(), counts.len().div_ceil(10));

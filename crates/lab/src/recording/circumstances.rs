@@ -341,6 +341,11 @@ fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
                 set(&name, key, machine::chosen(&value));
             }
         }
+        for key in ["bdi/strict_limit", "bdi/max_ratio"] {
+            if let Some(value) = text(whole.join(key)) {
+                set(&name, key, &value);
+            }
+        }
         for file in fs::read_dir(whole.join("queue/iosched")).into_iter().flatten().flatten() {
             if let Some(value) = text(file.path()) {
                 set(&name, &format!("iosched/{}", file.file_name().to_string_lossy()), &value);

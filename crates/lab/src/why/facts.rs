@@ -435,9 +435,11 @@ fn onset(latencies: &[(Nanos, u64)]) -> Option<Onset> {
 
 /// Settings that are not this kernel's defaults: what, the value, what is usual.
 pub(super) fn unusual(settings: &Settings) -> Vec<(String, String, &'static str)> {
-    const USUAL: [(&str, &str); 19] = [
+    const USUAL: [(&str, &str); 21] = [
         ("read_ahead_kb", "128"),
         ("nomerges", "0"),
+        ("bdi/strict_limit", "0"),
+        ("bdi/max_ratio", "100"),
         ("vm.dirty_bytes", "0"),
         ("vm.dirty_ratio", "20"),
         ("vm.dirty_background_bytes", "0"),

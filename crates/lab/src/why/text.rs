@@ -74,7 +74,11 @@ pub fn text(answer: &Answer, brief: bool, style: Style) -> String {
     } else if answer.findings.is_empty() && answer.facts.calls > 0 {
         text.push('\n');
         let lacks: Vec<&str> = answer.facts.lacks.iter().map(|need| need.name()).collect();
-        paragraph(&mut text, "", &format!("Cannot tell why: the recording has no {}.", lacks.join(", no ")));
+        let reason = match answer.only_difference.first().filter(|_| lacks.is_empty()) {
+            Some((what, value, _)) => format!("{what} is {value}, and its cost is not known"),
+            None => format!("the recording has no {}", lacks.join(", no ")),
+        };
+        paragraph(&mut text, "", &format!("Cannot tell why: {reason}."));
     }
     for (nr, finding) in answer.findings.iter().enumerate() {
         text.push('\n');

@@ -130,6 +130,8 @@ pub struct Bios {
     pub joined: [u64; 2],
     /// Of these, bios that did not, though the request had been as large before, or larger, in this run.
     pub refused: [u64; 2],
+    /// Reads of metadata that a read of data has to wait for.
+    pub lookups: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -152,6 +154,8 @@ pub struct Plugs {
 pub struct Sync {
     /// Buffered writes that wrote back the pages just in front of their own.
     pub in_front: u64,
+    /// Files that were synced.
+    pub files: u64,
     /// Syncs whose task wrote no data in them.
     pub empty: u64,
     pub commits: u64,

@@ -95,7 +95,9 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     // Commands behind the stalled one are late together; nobody waits longer than all of them.
     let of = |usual: f64| classes.clone().map(|class| class.excess_beyond(limit, usual)).sum::<f64>();
     let excess = of(most.median()).min(facts.in_layers(&TRIPS));
-    if excess <= 0.0 {
+    // Behind a neighbour's requests a command takes as long on a drive that never stands still.
+    let crowded = !facts.others.is_empty() && facts.digest.foreign.in_the_way as f64 >= excess;
+    if excess <= 0.0 || crowded {
         return None;
     }
     let saved = Saved::of(excess, excess.min(of(limit)), excess);
@@ -177,8 +179,16 @@ mod tests {
             a.digest.time.ns[0][Layer::Device as usize] = 2e9;
         }
         let stands = || Alone::of(|a| of(a, 1e5, 1.2e9));
-        let edges: &[AloneEdge] =
-            &[("LONG", |a, x| of(a, 1e5, x), 6e8, 2.2e8), ("STALLED, alone", |a, x| of(a, x, 1.2e9), 5e7, 2e8)];
+        let edges: &[AloneEdge] = &[
+            ("LONG", |a, x| of(a, 1e5, x), 6e8, 2.2e8),
+            ("STALLED, alone", |a, x| of(a, x, 1.2e9), 5e7, 2e8),
+            (
+                "crowded",
+                |a, x| (a.others, a.digest.foreign.in_the_way) = (vec![("x".to_owned(), 9)], x as u64),
+                1e9,
+                1.3e9,
+            ),
+        ];
         hold_cost(&RULE, stands, (60.4, 0.85), edges);
     }
 }

@@ -1,5 +1,7 @@
 //! Dirty pages are written while the program still works, and its reads wait behind them.
 
+use super::cost::{Cost, Facts, MARKED};
+use super::instead::Saved;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 
@@ -21,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["lost-locality", "reads-starved", "device-latency"],
     switches: &[Switch::OtherKind("writeback."), Switch::Other("machine.memory_mb")],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Buffered writes: fewer are a report or a log.
@@ -72,9 +74,44 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Percent of memory that may be dirty before writing back begins, by default.
+const USUAL_RATIO: f64 = 10.0;
+/// Part of the cost that is the least: what is dirty has to be written some time.
+const LEAST: f64 = 0.3;
+
+/// A limit for the background that somebody has set, and reads behind what it makes be written.
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let number = |key: &str| facts.settings.get("sysctl", key).and_then(|value| value.parse::<f64>().ok());
+    let bytes = number("vm.dirty_background_bytes").filter(|bytes| *bytes > 0.0);
+    let ratio = || number("vm.dirty_background_ratio").filter(|ratio| *ratio < USUAL_RATIO);
+    let limit = match bytes {
+        Some(bytes) => format!("vm.dirty_background_bytes={bytes:.0}"),
+        None => format!("vm.dirty_background_ratio={:.0}", ratio()?),
+    };
+    let commands = &facts.digest.commands;
+    let behind = commands.behind_writeback as f64;
+    let ns = behind.min(facts.reads_wait());
+    let saved = Saved::of(ns, LEAST * ns, ns);
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: MARKED,
+        claim: format!(
+            "{limit}: {} requests write dirty pages back, and reads wait {:.0} ms behind them",
+            commands.written_back,
+            behind / 1e6
+        ),
+        setting: format!("vm.dirty_background_ratio={USUAL_RATIO:.0}"),
+        evidence: vec![
+            ("requests that write back", commands.written_back as f64, Unit::Count),
+            ("time of reads behind them", behind, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
 
     /// Twenty writes beside ten reads; twice as many requests write back, and reads wait behind them for half of the
@@ -108,5 +145,21 @@ mod tests {
         hold(&RULE, early, 0.779, edges);
         let edges: &[Edge] = &[("LEAST_PART", |p, x| p.fast.commands.busy = x as u64, 100_000.0, 99_999.0)];
         hold(&RULE, later, 0.779, edges);
+    }
+
+    #[test]
+    fn costs() {
+        let early = || {
+            Alone::of(|a| {
+                a.requests(0, 100, 8, 6e5);
+                a.digest.commands.behind_writeback = 500_000;
+                a.set("sysctl", "vm.dirty_background_ratio", "5");
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("USUAL_RATIO", |a, x| a.set("sysctl", "vm.dirty_background_ratio", &x.to_string()), 9.0, 10.0),
+            ("behind", |a, x| a.digest.commands.behind_writeback = x as u64, 100_000.0, 99_999.0),
+        ];
+        hold_cost(&RULE, early, (50.0, 0.85), edges);
     }
 }

@@ -114,8 +114,9 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let apart = d.bios.could_join[0].saturating_sub(d.bios.joined[0]);
     let joinable = super::reads::share(apart, d.commands.issued[0]);
     let direct = super::reads::share(d.workload.direct[0], d.workload.calls[0]);
-    let pieces = window / size.max(1.0);
     let windows = d.windows.sizes.count();
+    // Pages are written into the cache, too, and so the requests have to be as many.
+    let pieces = (window / size.max(1.0)).min(super::reads::share(d.commands.issued[0], windows));
     let enough = windows >= ENOUGH || windows >= FEW.0 && pieces >= FEW.1;
     let streams = facts.streams >= STREAMS && direct < DIRECT && enough;
     if !streams || pieces < PIECES || side_by_side.max(joinable) >= SIDE_BY_SIDE {
@@ -233,6 +234,7 @@ mod tests {
             ("FEW, pieces", pieces, 512.0, 511.0),
             ("a window", |a, x| a.set("recording", "disk", ["", "sda"][x as usize]), 0.0, 1.0),
             ("PIECES", |a, x| a.digest.cache.added = x as u64, 128.0, 127.0),
+            ("PIECES, of requests", |a, x| a.digest.commands.issued[0] = x as u64, 64.0, 63.0),
             ("SIDE_BY_SIDE", |a, x| a.digest.commands.contiguous[0] = x as u64, 127.0, 128.0),
             ("SIDE_BY_SIDE, apart", |a, x| a.digest.bios.could_join[0] = x as u64, 127.0, 128.0),
             ("DIRECT, alone", |a, x| a.digest.workload.direct[0] = x as u64, 8.0, 9.0),

@@ -1,5 +1,7 @@
 //! More blocks that say where data lies, or what a file is, have to be read for the same calls.
 
+use super::cost::{Cost, Facts, SEEN};
+use super::instead::Saved;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
@@ -21,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::Other("filesystem"), Switch::OtherKind("filesystem.")],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Reads of metadata in a run that may be a few at the beginning.
@@ -59,9 +61,40 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Reads that wait for metadata first: a few are the beginning of a file.
+const LOOKUPS: u64 = 16;
+/// Part of the requests of reads that they have to be.
+const OFTEN: f64 = 0.2;
+
+/// Reads of data that first have to find out where their data are.
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let (commands, lookups) = (&facts.digest.commands, facts.digest.bios.lookups);
+    if lookups < LOOKUPS || (lookups as f64) < OFTEN * commands.issued[0] as f64 {
+        return None;
+    }
+    let waits = facts.reads_wait();
+    let owned = waits * super::reads::share(lookups, commands.issued[0]).min(1.0);
+    let saved = Saved::of(owned, 0.0, waits);
+    let each = owned / lookups as f64;
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!(
+            "{lookups} reads of data wait for metadata first, {:.2} ms each: where the file lies is not in memory",
+            each / 1e6
+        ),
+        setting: "a file with extents and in few pieces (mkfs -O extent, e4defrag)".to_owned(),
+        evidence: vec![
+            ("reads of metadata within reads of data", lookups as f64, Unit::Count),
+            ("time of a read of metadata", each, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost};
     use super::RULE;
     use crate::digest::Layer;
 
@@ -91,5 +124,22 @@ mod tests {
             ("LEAST_PART, of the device", |p, x| waits(p, Layer::Device, x), 100_000.0, 99_999.0),
         ];
         hold(&RULE, reads, 0.7594, edges);
+    }
+
+    #[test]
+    fn costs() {
+        let mapped = || {
+            Alone::of(|a| {
+                a.requests(0, 100, 8, 6e5);
+                a.digest.bios.lookups = 50;
+            })
+        };
+        fn few(a: &mut Alone, lookups: f64) {
+            a.requests(0, 40, 8, 6e5);
+            a.digest.bios.lookups = lookups as u64;
+        }
+        let edges: &[AloneEdge] =
+            &[("LOOKUPS", few, 16.0, 15.0), ("OFTEN", |a, x| a.digest.bios.lookups = x as u64, 20.0, 19.0)];
+        hold_cost(&RULE, mapped, (30.0, 0.8), edges);
     }
 }

@@ -1,8 +1,10 @@
 //! The device gets requests one at a time where it had several.
 
+use super::cost::{Cost, Facts, SEEN, TRIPS};
+use super::instead::Saved;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
-use crate::digest::{Layer, Time};
+use crate::digest::{Layer, Spread, Time};
 
 pub(super) const RULE: Rule = Rule {
     name: "queue-depth-one",
@@ -30,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
         Switch::Queue("nr_requests"),
     ],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Share of the time with requests waiting, from which on they wait for the device.
@@ -80,11 +82,46 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Requests of a queue: no default is below.
+const FEW: f64 = 32.0;
+/// Part of them that the device has while it is busy: then the queue is full.
+const FULL: f64 = 0.6;
+/// Requests of a queue as a kernel makes it.
+const USUAL: f64 = 64.0;
+
+/// A queue of few requests that is full.
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let limit = facts.number_of_disk("nr_requests").filter(|limit| *limit < FEW)?;
+    let commands = &facts.digest.commands;
+    let at_once = commands.classes.values().map(Spread::sum).sum::<f64>() / commands.busy.max(1) as f64;
+    if at_once < FULL * limit {
+        return None;
+    }
+    // Who finds no request waits for one in the call, or for the time of others.
+    let waits = facts.in_layers(&TRIPS) + facts.in_layers(&[Layer::Lock]);
+    // A device that serves them one after the other gives nothing, and one with room for all as much as there is.
+    let most = waits * (1.0 - limit / USUAL);
+    let saved = Saved::of(waits * (1.0 - (limit / USUAL).sqrt()), 0.0, most);
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!(
+            "nr_requests={limit:.0}: the device has {at_once:.1} requests while it is busy, and no more may be made"
+        ),
+        setting: format!("nr_requests={USUAL:.0}"),
+        evidence: vec![
+            ("requests at the device while it is busy", at_once, Unit::Count),
+            ("time that calls wait", waits, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
-    use crate::digest::Layer;
+    use crate::digest::{Class, Layer};
 
     /// Two at the device on the fast side, one on the slow one, where others wait half of 2 ms.
     fn waiting() -> Pair {
@@ -143,5 +180,22 @@ mod tests {
             ("calls beyond the depth", |p, x| p.slow.workload.concurrency = x as u32, 2.0, 1.0),
         ];
         hold(&RULE, unseen, 1.0, edges);
+    }
+
+    #[test]
+    fn costs() {
+        fn full(a: &mut Alone, limit: f64, at_once: f64) {
+            a.set("recording", "disk", "sda");
+            a.set("sda", "nr_requests", &limit.to_string());
+            a.requests(0, 100, 8, 8e5);
+            a.digest.commands.busy = 100_000;
+            a.digest.commands.classes = [(Class::default(), spread(100, 1000.0 * at_once))].into();
+        }
+        let edges: &[AloneEdge] = &[
+            ("FEW", |a, x| full(a, x, x), 31.0, 32.0),
+            ("USUAL", |a, x| a.digest.time.ns[0][Layer::Device as usize] = x, 133_334.0, 133_332.0),
+            ("FULL", |a, x| full(a, 10.0, x), 6.1, 5.9),
+        ];
+        hold_cost(&RULE, || Alone::of(|a| full(a, 4.0, 4.0)), (60.0, 0.8), edges);
     }
 }

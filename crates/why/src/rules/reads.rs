@@ -114,6 +114,8 @@ pub(super) fn in_calls(d: &Digest) -> f64 {
 /// KiB of a window by default; a limit of this or less is small; one of a page is off.
 pub(super) const USUAL_KB: f64 = 128.0;
 const SMALL_KB: f64 = 32.0;
+/// Window that btrfs sets for its own backing device, KiB.
+const BTRFS_KB: f64 = 4096.0;
 const PAGE_KB: f64 = 4.0;
 /// Share of the reads that go on where others ended, from which on windows matter.
 const STREAMS: f64 = 0.5;
@@ -132,17 +134,20 @@ pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
     if facts.streams < STREAMS || direct >= DIRECT {
         return None;
     }
-    let saved = in_windows(facts, USUAL_KB)?;
+    let is_btrfs = |((_, key), value): (&(String, String), &String)| key == "filesystem" && value == "btrfs";
+    let btrfs = key != "read_ahead_kb" && facts.settings.values.iter().any(is_btrfs);
+    let usual = if btrfs { BTRFS_KB } else { USUAL_KB };
+    let saved = in_windows(facts, usual)?;
     let waits = facts.reads_wait();
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
         confidence: MARKED,
         claim: format!(
-            "{key}={limit:.0}: streams wait {:.2} times for each read, and {USUAL_KB:.0} is usual",
+            "{key}={limit:.0}: streams wait {:.2} times for each read, and {usual:.0} is usual",
             d.time.waits as f64 / facts.operations()
         ),
-        setting: format!("{key}={USUAL_KB:.0}"),
+        setting: format!("{key}={usual:.0}"),
         evidence: vec![
             ("pages in a window", share(all_pages(d), d.windows.count.iter().sum()), Unit::Pages),
             ("waits for each read", d.time.waits as f64 / facts.operations(), Unit::Ratio),
@@ -316,6 +321,15 @@ mod costs {
         ];
         hold_cost(&window_too_small::RULE, || limited("8"), (82.3, 0.85), edges);
         hold_cost(&readahead_off::RULE, || limited("0"), (82.3, 0.85), &[("PAGE_KB", to, 4.0, 5.0)]);
+        // Requests of a call are as large as the usual window of others, and far below that of btrfs.
+        fn own(a: &mut Alone, size: f64) {
+            *a = limited("0");
+            a.requests(0, 10, size as u64, 1e6);
+            a.set("/x", "read_ahead_kb", "4");
+            a.set("/x", "filesystem", "btrfs");
+        }
+        let edges: &[AloneEdge] = &[("BTRFS_KB", own, 6000.0, 8192.0)];
+        hold_cost(&readahead_off::RULE, || Alone::of(|a| own(a, 256.0)), (82.3, 0.85), edges);
     }
 
     #[test]

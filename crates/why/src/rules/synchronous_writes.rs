@@ -109,8 +109,9 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 
 /// Names that are made, moved or removed wait for a commit each.
 fn of_names(facts: &Facts<'_>) -> Option<Cost> {
-    let point = facts.mounted_with("dirsync")?;
-    let commits = facts.digest.sync.commits as f64;
+    let (option, point) = ["dirsync", "sync"].into_iter().find_map(|of| Some((of, facts.mounted_with(of)?)))?;
+    // File systems without a journal of jbd2 write their log themselves.
+    let commits = facts.digest.sync.commits.max(facts.digest.sync.flush.count()) as f64;
     if commits < ENOUGH {
         return None;
     }
@@ -121,7 +122,7 @@ fn of_names(facts: &Facts<'_>) -> Option<Cost> {
         ns: saved.ns,
         bounds: saved.bounds,
         confidence: MARKED,
-        claim: format!("{point} is mounted with dirsync: {commits:.0} commits make changes of directories wait"),
+        claim: format!("{point} is mounted with {option}: {commits:.0} commits make changes of directories wait"),
         setting: "async (mount -o remount,async)".to_owned(),
         evidence: vec![
             ("commits of the journal", commits, Unit::Count),

@@ -1,7 +1,10 @@
 //! A program syncs more often for as much that it writes.
 
+use super::cost::{Cost, Facts, SEEN};
+use super::instead::Saved;
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Contrast, Delta, Unit};
+use crate::digest::KIND_SYNC;
 
 pub(super) const RULE: Rule = Rule {
     name: "syncs-added",
@@ -32,7 +35,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     switches: &[super::Switch::OtherJob],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Part of the difference that the syncs have to own.
@@ -96,9 +99,38 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Files that are synced, from which on a program does it to each of many; a database has few.
+const MANY_FILES: u64 = 24;
+/// Files for a sync: once or twice each.
+const EACH: f64 = 0.5;
+/// Part of the cost that is the least: one sync for all has the same data to write.
+const LEAST: f64 = 0.5;
+
+/// One file after the other is synced, each by itself: a log's syncs are what its writer wants.
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let (files, syncs) = (facts.digest.sync.files, facts.digest.workload.calls[KIND_SYNC]);
+    if files < MANY_FILES || (files as f64) < EACH * syncs as f64 {
+        return None;
+    }
+    let time = facts.of_kinds(&[KIND_SYNC], super::IN_CALLS);
+    let saved = Saved::of(time, LEAST * time, time);
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!("{files} files are synced one by one: {syncs} syncs take {:.0} ms", time / 1e6),
+        setting: "one sync for all files (syncfs), or none".to_owned(),
+        evidence: vec![
+            ("files that are synced", files as f64, Unit::Count),
+            ("syncs", syncs as f64, Unit::Count),
+            ("time in syncs", time, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost};
     use super::{RULE, Rule, find, is_all};
     use crate::digest::Layer;
 
@@ -140,5 +172,20 @@ mod tests {
         let time: Edge = ("ALL", |p, x| p.slow.time.ns[2][Layer::Device as usize] = x, 600_000.0, 599_999.0);
         hold(&ALL_OF_IT, more, 0.7594, &[time]);
         hold(&RULE, many, 0.97, &[("MOST_SURE", time.1, 300_000.0, 299_999.0)]);
+    }
+
+    #[test]
+    fn costs() {
+        let each = || {
+            Alone::of(|a| {
+                (a.digest.sync.files, a.digest.workload.calls[2]) = (30, 40);
+                a.digest.time.ns[2][Layer::Device as usize] = 5e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("MANY_FILES", |a, x| a.digest.sync.files = x as u64, 24.0, 23.0),
+            ("EACH", |a, x| a.digest.workload.calls[2] = x as u64, 60.0, 61.0),
+        ];
+        hold_cost(&RULE, each, (50.0, 0.8), edges);
     }
 }

@@ -103,6 +103,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 /// Percent of memory that may be dirty by default.
 const USUAL_RATIO: f64 = 20.0;
+/// Percent of the dirty pages that a device may have by default.
+const WHOLE: f64 = 100.0;
 /// Confidence of the cost, and its bounds: what is dirty has to be written some time.
 const ALONE: (f64, Bounds) = (0.85, [0.3, 1.0]);
 
@@ -111,14 +113,23 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let number = |key: &str| facts.settings.get("sysctl", key).and_then(|value| value.parse::<f64>().ok());
     let bytes = number("vm.dirty_bytes").filter(|bytes| *bytes > 0.0).map(|bytes| format!("vm.dirty_bytes={bytes:.0}"));
     let ratio = || number("vm.dirty_ratio").filter(|ratio| *ratio < USUAL_RATIO && *ratio > 0.0);
-    let limit = bytes.or_else(|| ratio().map(|ratio| format!("vm.dirty_ratio={ratio:.0}")))?;
+    let of_device = || {
+        let strict = facts.of_disk("bdi/strict_limit").is_some_and(|of| of == "1");
+        let share = facts.number_of_disk("bdi/max_ratio").filter(|ratio| strict || *ratio < WHOLE);
+        share.map(|ratio| format!("bdi/max_ratio={ratio:.0}, bdi/strict_limit={}", u8::from(strict)))
+    };
+    let of_all = bytes.or_else(|| ratio().map(|ratio| format!("vm.dirty_ratio={ratio:.0}")));
+    let (limit, setting) = match of_all {
+        Some(limit) => (limit, format!("vm.dirty_ratio={USUAL_RATIO:.0}")),
+        None => (of_device()?, format!("bdi/max_ratio={WHOLE:.0} and bdi/strict_limit=0")),
+    };
     let (confidence, bounds) = ALONE;
     Some(Cost {
         ns: stopped,
         bounds,
         confidence,
         claim: format!("writers wait {:.0} ms for the dirty limit ({limit})", stopped / 1e6),
-        setting: format!("vm.dirty_ratio={USUAL_RATIO:.0}"),
+        setting,
         evidence: vec![("time that the dirty limits stop writers", stopped, Unit::Ns)],
     })
 }
@@ -229,5 +240,16 @@ mod tests {
         let edges: &[AloneEdge] =
             &[("USUAL_RATIO", |a, x| a.set("sysctl", "vm.dirty_ratio", &x.to_string()), 19.0, 20.0)];
         hold_cost(&RULE, stopped, (40.0, 0.85), edges);
+        fn of_device(a: &mut Alone, ratio: &str, strict: &str) {
+            a.digest.wall = Some(Wall { dirty_ns: 4e5, ..Wall::default() });
+            a.set("recording", "disk", "sda");
+            a.set("sda", "bdi/max_ratio", ratio);
+            a.set("sda", "bdi/strict_limit", strict);
+        }
+        let edges: &[AloneEdge] = &[
+            ("WHOLE", |a, x| of_device(a, &x.to_string(), "0"), 99.0, 100.0),
+            ("a strict limit", |a, x| of_device(a, "100", &x.to_string()), 1.0, 0.0),
+        ];
+        hold_cost(&RULE, || Alone::of(|a| of_device(a, "1", "0")), (40.0, 0.85), edges);
     }
 }
