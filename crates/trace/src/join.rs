@@ -47,6 +47,9 @@ pub use records::*;
 /// The file of a call whose file is unknown.
 pub const UNKNOWN_FILE: FileId = FileId(u32::MAX);
 
+/// Pages around those of a call, of 4 KiB, that may still be its file's: windows, and large folios.
+const NEAR: u64 = 16384;
+
 /// A task while the trace goes on.
 #[derive(Debug, Default)]
 struct Task {
@@ -443,6 +446,12 @@ impl Joiner<'_> {
         let number = self.file(file);
         if let Some(place) = self.call_of(record.pid) {
             let call = &mut self.out.calls[place];
+            // A device's own pages say where the file is: they are not where the call is.
+            let first = call.offset.unwrap_or(0) / PAGE_BYTES;
+            let near = first.saturating_sub(NEAR)..first.saturating_add(call.len.div_ceil(PAGE_BYTES) + NEAR);
+            if call.offset.is_some() && file.dev.major() == 0 && !near.contains(&index) {
+                return number;
+            }
             // A descriptor may have been closed and be another file now, unless that would be known.
             if matches!(call.op, Op::Read | Op::Write) && !self.descriptors.open(self.opens[place]).certain {
                 call.file = Some(number);

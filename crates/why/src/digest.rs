@@ -710,8 +710,9 @@ impl Observer {
             self.dirtied = self.dirtied.saturating_sub(nr_pages);
         }
         if let Some(call) = call.filter(|_| dir == Dir::Read).map(|call| &self.calls[call]) {
-            // The pages of a map are of the file system's device.
-            let mapping = content != Content::Data || pages.is_some_and(|(file, ..)| file != call.file);
+            // The pages of a map are a device's own, which lie in it where their numbers say.
+            let own = pages.is_some_and(|(file, page, _)| file != call.file && page * PAGE_SECTORS == sector);
+            let mapping = matches!(content, Content::Mapping | Content::Metadata) || own;
             self.out.bios.lookups += u64::from(mapping && call.op == Op::Read);
         }
         if nr_sectors > 0 {

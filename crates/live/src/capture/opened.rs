@@ -363,6 +363,8 @@ struct Open {
     folder: bool,
     /// Whose pages the calls on its descriptor touch.
     touched: Option<Inode>,
+    /// The same of a device's own pages.
+    of_device: Option<Inode>,
     /// The disk that they have bios for data on.
     disk: Option<Dev>,
 }
@@ -395,6 +397,15 @@ fn opens(records: &[Record]) -> HashMap<u32, Vec<Open>> {
         }
     }
     let mut threads: HashMap<u32, Thread> = HashMap::new();
+    // The pages of a device itself: a call on a file reads some, too, to find out where the file is.
+    let devices: HashSet<u64> = records
+        .iter()
+        .filter_map(|record| match record.seen {
+            Seen::Queue(extent) => Some(u64::from(extent.dev.0)),
+            _ => None,
+        })
+        .collect();
+    let is_device = |file: &Inode| file.dev.major() == 0 && devices.contains(&file.ino);
     for (place, record) in records.iter().enumerate() {
         match &record.seen {
             Seen::Other { name, fields } => {
@@ -428,7 +439,8 @@ fn opens(records: &[Record]) -> HashMap<u32, Vec<Open>> {
             | Seen::RaSync { file, .. }
             | Seen::RaAsync { file, .. } => {
                 if let Some(open) = threads.get_mut(&record.pid).and_then(Thread::called) {
-                    open.touched.get_or_insert(*file);
+                    let touched = if is_device(file) { &mut open.of_device } else { &mut open.touched };
+                    touched.get_or_insert(*file);
                 }
             }
             Seen::Queue(extent) if extent.bytes > 0 && !extent.rwbs.has(Rwbs::META) => {
@@ -514,11 +526,14 @@ pub(super) fn add(
             open.begun <= one.before.saturating_sub(start_ns)
                 && open.ended >= one.after.saturating_sub(start_ns)
                 && (!open.folder || one.target.kind == "folder")
-                && open.touched.is_none_or(|file| match one.target.kind {
+                && match one.target.kind {
                     "unknown" => true,
-                    "block" => file.dev.major() == 0 && file.ino == one.target.inode.ino,
-                    _ => file == one.target.inode,
-                })
+                    "block" => {
+                        let own = open.of_device.is_none_or(|file| file.ino == one.target.inode.ino);
+                        open.touched.is_none() && own
+                    }
+                    _ => open.touched.is_none_or(|file| file == one.target.inode),
+                }
         };
         let mut pairs: Vec<(&Target, usize)> = Vec::new();
         for (one, open) in found.iter().zip(matched(found.len(), opens.len(), fits)) {
