@@ -7,6 +7,7 @@
 
 mod elevators;
 mod readahead;
+mod reclaim;
 mod source;
 mod tags;
 mod throttle;
@@ -66,6 +67,7 @@ const POLICIES: &[&Policy] = &[
     &tags::TAGS,
     &elevators::KYBER,
     &elevators::BFQ,
+    &reclaim::RECLAIM,
     &throttle::THROTTLE,
 ];
 

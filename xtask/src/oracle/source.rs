@@ -129,8 +129,8 @@ fn included(line: &str) -> Option<&str> {
     line.strip_prefix(['<', '"'])?.split(['>', '"']).next()
 }
 
-/// Functions out of larger files: macros, then declarations of all functions, then the functions. Those that this
-/// kernel does not have are left out.
+/// Functions out of larger files: macros and types, then declarations of all functions, then the functions. Those that
+/// this kernel does not have are left out.
 fn cuts(from: &Path, policy: &Policy) -> Result<String, String> {
     let (mut macros, mut declared, mut defined) = (String::new(), String::new(), String::new());
     for (file, names) in policy.cuts {
@@ -138,7 +138,7 @@ fn cuts(from: &Path, policy: &Policy) -> Result<String, String> {
         let lines: Vec<&str> = text.lines().collect();
         for part in names.iter().filter_map(|name| cut(&lines, name)) {
             let text = part.join("\n") + "\n";
-            if text.starts_with('#') {
+            if text.starts_with('#') || text.ends_with("};\n") {
                 macros += &text;
             } else {
                 declared += text.split('{').next().unwrap_or_default().trim_end();
@@ -150,7 +150,8 @@ fn cuts(from: &Path, policy: &Policy) -> Result<String, String> {
     Ok([macros, declared, defined].concat())
 }
 
-/// The lines of a macro, or of a function's definition, which ends with a brace of its own at the start of a line.
+/// The lines of a macro, of a type (`struct name`), or of a function's definition, which ends with a brace of its own
+/// at the start of a line.
 fn cut<'a>(lines: &'a [&'a str], name: &str) -> Option<&'a [&'a str]> {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let names = |line: &str| {
@@ -158,6 +159,10 @@ fn cut<'a>(lines: &'a [&'a str], name: &str) -> Option<&'a [&'a str]> {
             .any(|(at, _)| !line[..at].ends_with(is_word) && line[at + name.len()..].starts_with('('))
     };
     for (at, line) in lines.iter().enumerate() {
+        if line.strip_suffix(" {") == Some(name) {
+            let rows = lines[at..].iter().position(|line| *line == "};")?;
+            return lines.get(at..=at + rows);
+        }
         let macro_name =
             line.strip_prefix("#define ").and_then(|rest| rest.split(|letter: char| !is_word(letter)).next());
         if macro_name == Some(name) {

@@ -120,7 +120,7 @@ static u64 now_ns;
 #define IS_ENABLED(x) SHIM_IS(x)
 #define IS_BUILTIN(x) 0
 
-#define SHIM_STOP(what) (fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, what), abort())
+#define SHIM_STOP(what) (fflush(stdout), fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, what), abort())
 #define BUG() SHIM_STOP("BUG")
 #define BUG_ON(x) do { if (x) SHIM_STOP("BUG_ON(" #x ")"); } while (0)
 #define VM_BUG_ON(x) BUG_ON(x)
