@@ -90,8 +90,8 @@ pub(super) fn check(result: &IncidentResult, checks: Checks) -> Vec<ClaimResult>
 /// The events and the metric of the pairs that a claim is about, with its name and those of its rows.
 type Seen<'a> = (Vec<([Vec<u64>; 2], &'static str)>, &'a str, Vec<(&'a str, &'a str)>);
 
-/// Why a claim cannot fail by itself: its two sides make the same events or figures, or other rows make the events of an
-/// earlier claim.
+/// Why a claim cannot fail by itself: its two sides make the same events or figures, or other rows make the events of
+/// an earlier claim.
 fn follows<'a>(result: &'a IncidentResult, claim: &'a Claim, seen: &mut Vec<Seen<'a>>) -> Option<String> {
     let events = |row: &RowResult| row.samples().map(|sample| sample.outcome.event_hash).collect::<Vec<u64>>();
     let names = names(result, claim);

@@ -265,7 +265,8 @@ fn write_claim(out: &mut String, claim: &ClaimResult, bold: fn(&str) -> String) 
             (None, Some(upper)) => write!(out, "\n{:44}  must be at most {upper:.3}", "")?,
             (None, None) => {}
         }
-        if let Some((low, high)) = claim.spread.filter(|(low, high)| !claim.is_within(*low) || !claim.is_within(*high)) {
+        let leaves = |(low, high): &(f64, f64)| !claim.is_within(*low) || !claim.is_within(*high);
+        if let Some((low, high)) = claim.spread.filter(leaves) {
             write!(out, "\n{:44}  single runs {low:.3} .. {high:.3}", "")?;
         }
         if let Some(follows) = &claim.follows {
