@@ -68,7 +68,7 @@ impl ClaimResult {
         self.held = self.is_within(simulated);
     }
 
-    fn is_within(&self, value: f64) -> bool {
+    pub(super) fn is_within(&self, value: f64) -> bool {
         (self.lower.is_some() || self.upper.is_some())
             && self.lower.is_none_or(|lower| value >= lower)
             && self.upper.is_none_or(|upper| value <= upper)
@@ -80,8 +80,9 @@ pub(super) fn check(result: &IncidentResult, checks: Checks) -> Vec<ClaimResult>
     let mut seen = Vec::new();
     let mut checked = Vec::new();
     for claim in &result.incident.claims {
-        let follows = follows(result, claim, &mut seen);
-        checked.push(ClaimResult { follows, ..check_one(result, claim, checks) });
+        let mut one = check_one(result, claim, checks);
+        one.follows = follows(result, claim, &mut seen).or(one.follows);
+        checked.push(one);
     }
     checked
 }
@@ -89,7 +90,8 @@ pub(super) fn check(result: &IncidentResult, checks: Checks) -> Vec<ClaimResult>
 /// The events and the metric of the pairs that a claim is about, with its name and those of its rows.
 type Seen<'a> = (Vec<([Vec<u64>; 2], &'static str)>, &'a str, Vec<(&'a str, &'a str)>);
 
-/// Why a claim cannot fail by itself: its two sides make the same events, or other rows make those of an earlier claim.
+/// Why a claim cannot fail by itself: its two sides make the same events or figures, or other rows make the events of
+/// an earlier claim.
 fn follows<'a>(result: &'a IncidentResult, claim: &'a Claim, seen: &mut Vec<Seen<'a>>) -> Option<String> {
     let events = |row: &RowResult| row.samples().map(|sample| sample.outcome.event_hash).collect::<Vec<u64>>();
     let names = names(result, claim);
@@ -100,6 +102,10 @@ fn follows<'a>(result: &'a IncidentResult, claim: &'a Claim, seen: &mut Vec<Seen
     let pairs = names.iter().map(pair).collect::<Option<Vec<_>>>().filter(|pairs| !pairs.is_empty())?;
     if pairs.iter().all(|([of, to], _)| of == to) {
         return Some("both sides make the same events".to_owned());
+    }
+    let values = |id: &str| result.row(id).map(|row| &row.values);
+    if names.iter().all(|(of, to)| values(of) == values(to)) {
+        return Some("both sides have the same figure in every run".to_owned());
     }
     if let Some((_, id, _)) = seen.iter().find(|(other, _, rows)| *other == pairs && *rows != names) {
         return Some(format!("repeats {id}, event by event"));

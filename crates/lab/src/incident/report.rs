@@ -265,14 +265,19 @@ fn write_claim(out: &mut String, claim: &ClaimResult, bold: fn(&str) -> String) 
             (None, Some(upper)) => write!(out, "\n{:44}  must be at most {upper:.3}", "")?,
             (None, None) => {}
         }
+        let leaves = |(low, high): &(f64, f64)| !claim.is_within(*low) || !claim.is_within(*high);
+        if let Some((low, high)) = claim.spread.filter(leaves) {
+            write!(out, "\n{:44}  single runs {low:.3} .. {high:.3}", "")?;
+        }
         if let Some(follows) = &claim.follows {
             write!(out, "\n            not counted: {follows}")?;
         }
-        return writeln!(out);
-    }
-    writeln!(out)?;
-    for line in text::wrap(&claim.text, text::width() - 14) {
-        writeln!(out, "            {line}")?;
+        writeln!(out)?;
+    } else {
+        writeln!(out)?;
+        for line in text::wrap(&claim.text, text::width() - 14) {
+            writeln!(out, "            {line}")?;
+        }
     }
     for evidence in &claim.evidence {
         for (nr, line) in text::wrap(evidence, text::width() - 16).iter().enumerate() {
@@ -333,8 +338,8 @@ fn incident_json(result: &IncidentResult) -> Value {
     })
 }
 
-/// An incident on the page of a report: published and simulated figures, claims, assumptions, and what they do not
-/// explain.
+/// An incident on the page of a report: published and simulated figures, claims that count, assumptions, and what they
+/// do not explain.
 pub fn brief(result: &IncidentResult) -> Value {
     let row = |row: &RowResult| {
         json!({
@@ -351,7 +356,7 @@ pub fn brief(result: &IncidentResult) -> Value {
         "id": result.incident.id,
         "title": result.incident.title,
         "rows": result.rows.iter().map(row).collect::<Vec<_>>(),
-        "claims": result.claims.iter().map(claim).collect::<Vec<_>>(),
+        "claims": result.counted().map(claim).collect::<Vec<_>>(),
         "assumptions": assumptions.map(|of| json!({ "what": of.what, "source": of.source })).collect::<Vec<_>>(),
         "unexplained": text::wrap(&result.scenario.unexplained, usize::MAX).join(" "),
     })

@@ -18,7 +18,7 @@ const SHARED_QUEUE: &str = "cfq-2.6.18-164";
 /// CFQ that has one for each task, and takes direct writes for asynchronous.
 const QUEUE_PER_TASK: &str = "cfq-2.6.18-186";
 /// Mean requests in the queue and at the device from which on both of two writers "have one".
-const BOTH_HAVE_ONE: f64 = 1.5;
+const BOTH_HAVE_ONE: f64 = 1.75;
 
 fn has_elevator(run: &RunResult, name: &str) -> bool {
     run.plan.stack.elevator.entry.name == name

@@ -19,12 +19,12 @@ pub(in crate::incident) const CHECKS: Checks =
 const SAME: f64 = 0.025;
 /// Share of the data from which on the commands "are" of a size: a reader is in step until it is held up for the first
 /// time.
-const NEARLY_ALL: f64 = 0.9;
+const NEARLY_ALL: f64 = 0.95;
 /// Mean pause before a command above which the device stands idle in between, ms. The reader copies 256 KiB meanwhile,
 /// which takes a laptop of the time more than twice as long.
 const PAUSE_MS: f64 = 0.1;
 /// Busy share of the device from which on it works without a pause.
-const CONTINUOUS: f64 = 0.95;
+const CONTINUOUS: f64 = 0.975;
 /// Pages of the read-ahead window, and of two united.
 const WINDOW: usize = 32;
 
@@ -118,9 +118,12 @@ fn any_scheduler(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResu
     let ratios = ratios(result, claim, checked);
     let (low, high) = extremes(ratios.iter().copied());
     checked.lower = Some(1.0 - SAME);
+    // It is that of the ratios, and not of how far they lie apart.
+    checked.spread = None;
     // Two schedulers at least, or there is nothing to compare.
     if ratios.len() > 1 && mean(ratios.into_iter()) > 0.0 {
         checked.judge(low / high);
+        checked.follows = (low == high).then(|| "the ratio is the same with all, to the last digit".to_owned());
     }
 }
 
@@ -201,14 +204,14 @@ mod tests {
     #[test]
     fn gaps_and_continuous_work_are_told_apart() {
         let gaps = DeviceView { windows: [0.01, 0.99], depth: 1, pause_ms: 0.39, busy: 0.73 };
-        let continuous = DeviceView { windows: [0.99, 0.01], depth: 2, pause_ms: 0.02, busy: 0.96 };
+        let continuous = DeviceView { windows: [0.99, 0.01], depth: 2, pause_ms: 0.02, busy: 0.98 };
         let neither = [
-            DeviceView { windows: [0.2, 0.8], ..gaps },
+            DeviceView { windows: [0.06, 0.94], ..gaps },
             DeviceView { depth: 2, ..gaps },
             // A device that wakes up slowly is busy most of the time: its pauses count, not their share.
             DeviceView { pause_ms: 0.02, busy: 0.99, ..gaps },
-            DeviceView { windows: [0.8, 0.2], ..continuous },
-            DeviceView { busy: 0.94, ..continuous },
+            DeviceView { windows: [0.94, 0.06], ..continuous },
+            DeviceView { busy: 0.97, ..continuous },
             DeviceView { depth: 1, ..continuous },
             DeviceView::default(),
         ];
@@ -240,7 +243,7 @@ kind = "mechanism"
     const SCENARIO: &str = r#"
 incident = "a"
 rule = "r"
-command = "run dd if=/dev/sda bs=1M count=64 pause_us=1000 pause_calls=4"
+command = "run dd if=/dev/sda bs=1M count=192 pause_us=1000 pause_calls=8"
 metric = "read_mb_s"
 sequences = 1
 unexplained = ""
@@ -279,7 +282,7 @@ each = { variant = ["old", "new"] }
         for (from, to) in [
             ("old = \"linux-2.6.39,", "old = \"linux-2.6.38,"),
             ("2.6.39+no-outer-plug", "2.6.39"),
-            ("bs=1M count=64", "bs=128k count=512"),
+            ("bs=1M count=192", "bs=128k count=1536"),
             ("pause_us=1000", "pause_us=0"),
             ("broken_awake = \"old\"\n", ""),
         ] {

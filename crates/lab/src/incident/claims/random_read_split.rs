@@ -14,7 +14,7 @@ const MOST: f64 = 0.5;
 /// long where their neighbours are cached or on their way.
 const NONE: f64 = 0.02;
 /// Share of the window closes that may remain with one descriptor per thread.
-const ALL_BUT_VANISHED: f64 = 0.05;
+const ALL_BUT_VANISHED: f64 = 0.025;
 
 /// Statements about events and what checks them.
 pub(in crate::incident) const CHECKS: Checks = &[("split", split), ("instruments", instruments)];

@@ -22,7 +22,7 @@ pub(in crate::incident) const CHECKS: Checks = &[
 /// Least and largest loss with large blocks, percent.
 const LOSS_PCT: (f64, f64) = (0.5, 4.0);
 /// Largest loss, percent, that counts as none: the noise of the costs.
-const NO_LOSS_PCT: f64 = 0.5;
+const NO_LOSS_PCT: f64 = 0.25;
 /// Largest loss where the look-up does not walk, percent.
 const SMALL_LOSS_PCT: f64 = 5.0;
 
