@@ -29,8 +29,11 @@ pub(crate) struct Arguments {
     /// Test the running kernel as well (as root; minutes)
     #[arg(long)]
     live: bool,
-    /// Shorten --live to some seconds each
-    #[arg(long, requires = "live")]
+    /// Test this kernel as well, booted under QEMU (kernel:debian-6.12); two of them: the second against the first
+    #[arg(long, value_name = "kernel:NAME")]
+    on: Vec<String>,
+    /// Shorten --live and --on to some seconds each
+    #[arg(long)]
     quick: bool,
     /// File of a report: the broken row against the good one
     #[arg(long, value_name = "FILE")]
@@ -46,6 +49,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.report.is_some() && matches!(arguments.which.as_str(), "list" | "all") {
         let problem = Problem::error(format!("a report is of one incident, and not of `{}`", arguments.which));
         output::report(problem.help("iowhy incident ID --report FILE.html"));
+        return Ok(Exit::Usage);
+    }
+    if let Some(other) = arguments.on.iter().find(|on| !on.starts_with("kernel:")) {
+        let problem = Problem::error(format!("--on takes kernels that boot under QEMU, not `{other}`"));
+        output::report(problem.help("kernel:debian-6.12; --live for the running kernel"));
+        return Ok(Exit::Usage);
+    }
+    if arguments.quick && places(arguments).is_empty() {
+        output::report(Problem::error("--quick shortens --live and --on, and neither is there"));
         return Ok(Exit::Usage);
     }
     let report_out = match report_file::begin(arguments.report.as_deref(), arguments.force)? {
@@ -81,16 +93,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             Err(error) => return Err(error.into()),
         }
     }
-    let lives = if arguments.live { run_live(&results, arguments) } else { Vec::new() };
+    let lives = run_live(&results, arguments);
     let wall_s = start.elapsed().as_secs_f64();
     if arguments.json {
         output::print_json(&report::json(&results, &lives, &others, wall_s))?;
     } else {
         let bold = output::bold();
         let shown = |(nr, result)| {
-            let live = lives.get(nr).and_then(Option::as_ref);
-            let live = live.map_or_else(String::new, |live| format!("\n{}", live::report::text(live, bold)));
-            report::text(result, bold) + &live
+            let lives = lives.get(nr).into_iter().flatten();
+            let lives: String = lives.map(|live| format!("\n{}", live::report::text(live, bold))).collect();
+            report::text(result, bold) + &lives
         };
         let mut text: Vec<String> = results.iter().enumerate().map(shown).collect();
         if !others.is_empty() {
@@ -113,22 +125,30 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(if results.iter().all(IncidentResult::all_required_held) && !cut_short { Exit::Fine } else { Exit::Failed })
 }
 
-/// Asks the running kernel about each of them; a signal ends it.
-fn run_live(results: &[IncidentResult], arguments: &Arguments) -> Vec<Option<LiveResult>> {
+/// The kernels to be asked, as `--on` of a run takes them.
+fn places(arguments: &Arguments) -> Vec<String> {
+    arguments.live.then(|| live::LIVE.to_owned()).into_iter().chain(arguments.on.iter().cloned()).collect()
+}
+
+/// Asks kernels about each of them; a signal ends it.
+fn run_live(results: &[IncidentResult], arguments: &Arguments) -> Vec<Vec<LiveResult>> {
+    let places = places(arguments);
+    if places.is_empty() {
+        return Vec::new();
+    }
     crate::doctor::tidy();
     let how = if arguments.quick { live::How::quick() } else { live::How::default() };
-    let mut lives: Vec<Option<LiveResult>> = Vec::new();
+    let mut lives: Vec<Vec<LiveResult>> = Vec::new();
     for result in results {
-        let interrupted = lives.iter().flatten().any(|live| live.interrupted);
-        let made = if interrupted {
+        let made = if lives.iter().flatten().any(|live| live.interrupted) {
             None
         } else {
-            let bar = Bar::new(&format!("{} on the running kernel", result.incident.id), "runs", arguments.json);
-            let made = live::run(result, how, &|done, of| bar.advance(done as u64, of as u64));
+            let bar = Bar::new(&format!("{} on {}", result.incident.id, places.join(", ")), "runs", arguments.json);
+            let made = live::run(result, how, &places, &|done, of| bar.advance(done as u64, of as u64));
             drop(bar);
             made
         };
-        lives.push(made);
+        lives.push(made.unwrap_or_default());
     }
     lives
 }

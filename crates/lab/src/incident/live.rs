@@ -1,9 +1,10 @@
-//! The present state of an incident on the running kernel, next to the published and the simulated figures.
+//! The present state of an incident on the running kernel or on others, next to the published and the simulated figures.
 //!
 //! ```text
-//! table      sides (a job on a disk) and questions (one side against another, or against a limit): data
-//! run        blocks of all sides in random order, each run as `iowhy run JOB --on live --disk DISK` makes it, until
-//!            there are enough or the time is up
+//! table      sides (a job on a disk) and questions (one side against another, against itself on the kernel before, or
+//!            against a limit): data
+//! run        blocks of all sides on all kernels in random order, each run as `iowhy run JOB --on KERNEL --disk DISK`
+//!            makes it, until there are enough or the time is up
 //! answer     the change of the mean from the good side to the bad one with its interval (Welch, 95 %):
 //!            happens              the whole interval is on the bad side, and the change is large enough to matter
 //!            no longer happens    the whole interval is below what matters
@@ -13,7 +14,7 @@
 //! run here is not a failure: its questions stay open, with the reason.
 //!
 //! Known limits: fewer than three runs of a side make wide intervals; the disk in memory of [`ground`] is gone after
-//! an error or a signal that can be caught, but stays after SIGKILL.
+//! an error or a signal that can be caught, but stays after SIGKILL. Figures of traces are of the running kernel only.
 
 mod ground;
 pub mod report;
@@ -101,6 +102,25 @@ pub enum Worse {
     Less,
 }
 
+/// The good side of a question.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// The bad side is held against the limit itself.
+    Limit,
+    Side(&'static str),
+    /// The same side on the first of two kernels; not asked of one kernel.
+    FirstKernel,
+}
+
+impl Against {
+    pub fn side(self) -> Option<&'static str> {
+        match self {
+            Against::Side(id) => Some(id),
+            Against::Limit | Against::FirstKernel => None,
+        }
+    }
+}
+
 /// The published and simulated figures next to an answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
@@ -122,8 +142,7 @@ pub struct Question {
     pub text: &'static str,
     /// The bad side.
     pub of: &'static str,
-    /// The good side; without one, the bad side is held against the limit itself.
-    pub to: Option<&'static str>,
+    pub to: Against,
     pub metric: &'static str,
     /// Which direction is bad.
     pub worse: Worse,
@@ -177,6 +196,9 @@ impl How {
     }
 }
 
+/// The words behind `--on` of the running kernel.
+pub const LIVE: &str = "live";
+
 /// Level of the intervals.
 const LEVEL: f64 = 0.95;
 /// Without resampling: resamples of three values are too often equal.
@@ -186,6 +208,8 @@ const DRAWS: u32 = 0;
 #[derive(Clone, Debug)]
 pub struct SideResult {
     pub side: &'static Side,
+    /// Words behind `--on`.
+    pub place: String,
     /// Words after `iowhy` that repeat a run.
     pub command: String,
     /// The metrics of each run.
@@ -246,12 +270,14 @@ pub struct Answer {
     pub why: String,
 }
 
-/// The results of an incident on the running kernel.
+/// The results of an incident on a kernel.
 #[derive(Clone, Debug)]
 pub struct LiveResult {
     /// Its name.
     pub incident: String,
-    /// The running kernel.
+    /// Words behind `--on`.
+    pub place: String,
+    /// Its release.
     pub kernel: String,
     /// Everything that was run.
     pub sides: Vec<SideResult>,
@@ -271,7 +297,8 @@ impl LiveResult {
                 Reference::Rows(of, to) | Reference::Claim(_, of, to) => (of, to),
                 Reference::Nothing | Reference::SmallReads(_) => return None,
             };
-            let side = if of == row { Some(answer.question.of) } else { answer.question.to.filter(|_| to == row) }?;
+            let good = answer.question.to.side();
+            let side = if of == row { Some(answer.question.of) } else { good.filter(|_| to == row) }?;
             let side = self.sides.iter().find(|known| known.side.id == side)?;
             let values = side.values(answer.question.metric);
             (!values.is_empty()).then(|| super::mean(values.into_iter()))
@@ -280,13 +307,13 @@ impl LiveResult {
 }
 
 /// A run request of a side, with one run. Memory disks have to be there already.
-fn request(side: &Side, grounds: &Grounds) -> Result<RunRequest, String> {
+fn request(side: &SideResult, grounds: &Grounds) -> Result<RunRequest, String> {
     let words = words(side, grounds)?;
     let request = run::asked(&words, &World::empty()).map_err(|problems| {
         let messages: Vec<&str> = problems.list.iter().map(|problem| problem.message.as_str()).collect();
         messages.join("; ")
     })?;
-    let keep = side.trace.then(|| Keep {
+    let keep = (side.side.trace && side.place == LIVE).then(|| Keep {
         directory: std::path::PathBuf::new(),
         asked: false,
         trace: Some(Level::default()),
@@ -296,7 +323,7 @@ fn request(side: &Side, grounds: &Grounds) -> Result<RunRequest, String> {
 }
 
 /// The words behind `iowhy run`.
-fn words(side: &Side, grounds: &Grounds) -> Result<Vec<String>, String> {
+fn words(SideResult { side, place, .. }: &SideResult, grounds: &Grounds) -> Result<Vec<String>, String> {
     let (target, allow) = match side.ground {
         Site::Memory { filesystem } => {
             let disk = grounds.memory(filesystem)?;
@@ -305,7 +332,7 @@ fn words(side: &Side, grounds: &Grounds) -> Result<Vec<String>, String> {
         Site::Model(_) | Site::Tuned(..) => (String::new(), None),
     };
     let mut words: Vec<String> = side.job.split_whitespace().map(|word| word.replace("{}", &target)).collect();
-    words.extend(["--on".to_owned(), "live".to_owned()]);
+    words.extend(["--on".to_owned(), place.clone()]);
     if let Some(disk) = side.ground.disk() {
         words.push(format!("--disk={disk}"));
     }
@@ -316,98 +343,155 @@ fn words(side: &Side, grounds: &Grounds) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Runs what the running kernel can show of an incident. `progress` gets the number of runs done, and of all.
-/// Nothing if the incident has no such part.
-pub fn run(simulated: &IncidentResult, how: How, progress: &dyn Fn(usize, usize)) -> Option<LiveResult> {
-    let live = of(&simulated.incident.id)?;
-    let chosen: Vec<&'static Side> = live.sides.iter().filter(|side| side.quick || !how.quick).collect();
-    let mut grounds = Grounds::default();
-    let mut interrupted = false;
-    let mut sides: Vec<SideResult> = Vec::new();
-    for side in chosen {
-        let mut result = SideResult { side, command: String::new(), runs: Vec::new(), refused: None };
-        if let Site::Memory { filesystem } = side.ground {
-            result.refused = grounds.make(filesystem).err();
-        }
-        match words(side, &grounds) {
-            Ok(words) => result.command = format!("run {}", words.join(" ")),
-            Err(message) => result.refused = Some(message),
-        }
-        sides.push(result);
+/// A side on a kernel before its first run, with its disk if that is in memory.
+fn prepared(side: &'static Side, place: &str, grounds: &mut Grounds) -> SideResult {
+    let mut result =
+        SideResult { side, place: place.to_owned(), command: String::new(), runs: Vec::new(), refused: None };
+    if let Site::Memory { filesystem } = side.ground {
+        result.refused = match place {
+            LIVE => grounds.make(filesystem).err(),
+            _ => Some("a disk in memory is the running kernel's".to_owned()),
+        };
     }
+    match words(&result, grounds) {
+        Ok(words) => result.command = format!("run {}", words.join(" ")),
+        Err(message) => drop(result.refused.get_or_insert(message)),
+    }
+    result
+}
+
+/// Runs what the running kernel, or others, can show of an incident: a result for each of `places`, the words behind
+/// `--on`. `progress` gets the number of runs done, and of all. Nothing if the incident has no such part.
+pub fn run(
+    simulated: &IncidentResult,
+    how: How,
+    places: &[String],
+    progress: &dyn Fn(usize, usize),
+) -> Option<Vec<LiveResult>> {
+    let live = of(&simulated.incident.id)?;
+    let asked: Vec<&Question> =
+        live.questions.iter().filter(|question| question.to != Against::FirstKernel || places.len() == 2).collect();
+    let used = |side: &Side| {
+        asked.iter().any(|question| question.of == side.id || question.to.side() == Some(side.id))
+    };
+    let chosen: Vec<&'static Side> =
+        live.sides.iter().filter(|side| (side.quick || !how.quick) && used(side)).collect();
+    let mut grounds = Grounds::default();
+    let mut sides: Vec<SideResult> = Vec::new();
+    for place in places {
+        sides.extend(chosen.iter().map(|side| prepared(side, place, &mut grounds)));
+    }
+    let mut kernels: Vec<Option<String>> = vec![None; places.len()];
+    let interrupted = run_blocks(&mut sides, how, &grounds, &mut kernels, progress);
+    let mut results = Vec::new();
+    for ((nr, place), kernel) in places.iter().enumerate().zip(kernels) {
+        let here: Vec<SideResult> = sides.iter().filter(|side| side.place == *place).cloned().collect();
+        let find = |place: &str, id: &str| sides.iter().find(|side| side.place == place && side.side.id == id);
+        let mut answers = Vec::new();
+        for question in &asked {
+            let to = match question.to {
+                Against::Limit => None,
+                Against::Side(id) => find(place, id),
+                // The first kernel is what the second is held against.
+                Against::FirstKernel if nr == 0 => continue,
+                Against::FirstKernel => find(&places[0], question.of),
+            };
+            let of = find(place, question.of);
+            if of.is_some() && (!how.quick || to.is_some() || question.to == Against::Limit) {
+                let (published, simulated) = beside(simulated, question);
+                answers.push(Answer { published, simulated, ..answer(question, of, to) });
+            }
+        }
+        results.push(LiveResult {
+            incident: simulated.incident.id.clone(),
+            place: place.clone(),
+            kernel: kernel.unwrap_or_else(|| "not booted".to_owned()),
+            answers,
+            sides: here,
+            not_shown: live.not_shown,
+            interrupted,
+        });
+    }
+    Some(results)
+}
+
+/// Runs all sides in blocks, and notes the release of each place; whether a signal ended it.
+fn run_blocks(
+    sides: &mut Vec<SideResult>,
+    how: How,
+    grounds: &Grounds,
+    kernels: &mut [Option<String>],
+    progress: &dyn Fn(usize, usize),
+) -> bool {
+    let mut interrupted = false;
     let begun = Instant::now();
     let (arms, runs) = (sides.len(), how.runs);
     let experiment = Experiment { name: "order of live runs", seed: 1, arms, warm_up: 0, blocks: u64::from(runs) };
     let most = arms * runs as usize;
+    let in_place = (arms / kernels.len().max(1)).max(1);
     let mut done = 0;
+    // Boots use up the time; four runs of a side bound something.
+    let least = if sides.iter().all(|side| side.place == LIVE) || how.quick { 2 } else { 4 };
     let late = |_: &Vec<SideResult>, block: u64| {
-        block >= 2 && begun.elapsed() / block as u32 * (block as u32 + 1) > how.budget
+        block >= least && begun.elapsed() / block as u32 * (block as u32 + 1) > how.budget
     };
-    let _ = experiment.run(&mut sides, late, |sides, slot| {
+    let _ = experiment.run(sides, late, |sides, slot| {
         progress(done, most);
         done += 1;
         let result = &mut sides[slot.variant];
         if result.refused.is_some() {
             return ControlFlow::Continue(());
         }
-        match one(result.side, &grounds, slot.seed) {
-            Ok((metrics, ended)) => {
-                interrupted |= ended;
-                result.runs.extend(metrics);
+        match one(result, grounds, slot.seed) {
+            Ok(one) => {
+                interrupted |= one.interrupted;
+                result.runs.extend(one.metrics);
+                let kernel = &mut kernels[slot.variant / in_place];
+                *kernel = kernel.take().or(one.kernel);
             }
             Err(message) => result.refused = Some(message),
         }
         if interrupted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     progress(most, most);
-    let asked = live.questions.iter().filter(|question| sides.iter().any(|side| side.side.id == question.of));
-    let answers = asked.filter(|question| !how.quick || has(&sides, question.to)).map(|question| {
-        let of = sides.iter().find(|side| side.side.id == question.of);
-        let to = question.to.and_then(|to| sides.iter().find(|side| side.side.id == to));
-        let (published, simulated) = beside(simulated, question);
-        Answer { published, simulated, ..answer(question, of, to) }
-    });
-    Some(LiveResult {
-        incident: simulated.incident.id.clone(),
-        kernel: on_kernel::machine::kernel(),
-        answers: answers.collect(),
-        sides,
-        not_shown: live.not_shown,
-        interrupted,
-    })
+    interrupted
 }
 
-fn has(sides: &[SideResult], id: Option<&str>) -> bool {
-    id.is_none_or(|id| sides.iter().any(|side| side.side.id == id))
+/// A run of a side.
+#[derive(Default)]
+struct One {
+    /// None if it was cut short.
+    metrics: Option<BTreeMap<String, f64>>,
+    kernel: Option<String>,
+    /// A signal ended it.
+    interrupted: bool,
 }
-
-/// The metrics of a run, none if it was cut short, and whether a signal ended it.
-type One = (Option<BTreeMap<String, f64>>, bool);
 
 /// Makes one run of a side.
-fn one(side: &Side, grounds: &Grounds, seed: u64) -> Result<One, String> {
-    let request = RunRequest { seed, ..request(side, grounds)? };
-    let _held = match (side.held, side.ground) {
+fn one(result: &SideResult, grounds: &Grounds, seed: u64) -> Result<One, String> {
+    let request = RunRequest { seed, ..request(result, grounds)? };
+    let _held = match (result.side.held, result.side.ground) {
         (ForeignPages::Pages, Site::Memory { filesystem }) => {
             Some(grounds.memory(filesystem)?.hold().map_err(|error| format!("cannot hold pages: {error}"))?)
         }
         _ => None,
     };
     let executed = run::execute(&request, &|_, _| {});
-    if let Some((_, refusal)) = executed.refused.first() {
-        return if executed.interrupted { Ok((None, true)) } else { Err(refusal.to_string()) };
-    }
     if executed.interrupted {
-        return Ok((None, true));
+        return Ok(One { interrupted: true, ..One::default() });
+    }
+    if let Some((_, refusal)) = executed.refused.first() {
+        return Err(refusal.to_string());
     }
     let Some(run) = executed.runs.into_iter().next() else { return Err("no run was made".to_owned()) };
     let record = run.record;
     if record.failed {
         return Err(record.notes.first().map_or("calls failed".to_owned(), |note| note.problem.message.clone()));
     }
+    let release = record.more.get("guest").and_then(|guest| guest["release"].as_str());
+    let kernel = release.map_or_else(on_kernel::machine::kernel, str::to_owned);
     let mut metrics: BTreeMap<String, f64> = record.metrics.into_iter().collect();
-    let Some(live) = record.live else { return Err("no run was made on the running kernel".to_owned()) };
-    if let Some(requests) = live.traced.as_ref().map(|traced| traced.requests) {
+    if let Some(requests) = record.live.as_ref().and_then(|live| live.traced.as_ref()).map(|traced| traced.requests) {
         let of_trace = [
             ("data_reads_of_4k_pct", requests.small_pct()),
             ("device_idle_pct", requests.idle_pct()),
@@ -417,7 +501,7 @@ fn one(side: &Side, grounds: &Grounds, seed: u64) -> Result<One, String> {
         ];
         metrics.extend(of_trace.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     }
-    Ok((Some(metrics), false))
+    Ok(One { metrics: Some(metrics), kernel: Some(kernel), interrupted: false })
 }
 
 /// The published and the simulated figure.
@@ -451,7 +535,10 @@ fn answer(question: &'static Question, of: Option<&SideResult>, to: Option<&Side
     let Some(of) = of else { return cannot(None, "it was not run") };
     let refused = of.refused.as_ref().or_else(|| to.and_then(|to| to.refused.as_ref()));
     let values = of.values(question.metric);
-    let Some(good) = question.to else {
+    if values.is_empty() && !of.runs.is_empty() {
+        return cannot(None, &format!("the runs on this kernel do not measure {}", question.metric));
+    }
+    if question.to == Against::Limit {
         if values.is_empty() {
             return cannot(None, refused.map_or("it was not run", String::as_str));
         }
@@ -463,9 +550,10 @@ fn answer(question: &'static Question, of: Option<&SideResult>, to: Option<&Side
             Worse::Less => (high <= least, low > least),
         };
         return conclude(question, live, happens, gone);
-    };
+    }
     let goods = to.map(|to| to.values(question.metric)).unwrap_or_default();
     if values.is_empty() || goods.is_empty() {
+        let good = question.to.side().unwrap_or("the first kernel");
         return cannot(None, refused.map_or(&format!("`{good}` was not run"), String::as_str));
     }
     let mut rng = Rng::stream(1, question.id);

@@ -288,16 +288,21 @@ fn write_claim(out: &mut String, claim: &ClaimResult, bold: fn(&str) -> String) 
 }
 
 /// Everything that was run, as JSON (`iowhy.incident/1`). `others` are incidents that are known and were not run.
-/// `lives` are answers of the running kernel, for none or for all of them.
-pub fn json(results: &[IncidentResult], lives: &[Option<LiveResult>], others: &[CatalogueEntry], wall_s: f64) -> Value {
+/// `lives` are answers of kernels, for none or for all of them.
+pub fn json(results: &[IncidentResult], lives: &[Vec<LiveResult>], others: &[CatalogueEntry], wall_s: f64) -> Value {
     let hashes = results.iter().map(IncidentResult::event_hash);
     let mut incidents: Vec<Value> = results.iter().map(incident_json).collect();
-    for (value, live) in incidents.iter_mut().zip(lives) {
+    for (value, kernels) in incidents.iter_mut().zip(lives) {
+        let (here, booted): (Vec<&LiveResult>, _) = kernels.iter().partition(|result| result.place == live::LIVE);
+        let live = here.first();
         for row in value["rows"].as_array_mut().into_iter().flatten() {
             let of_row = |live: &LiveResult| live.of_row(row["id"].as_str()?);
-            row["live"] = json!(live.as_ref().and_then(of_row).map(figure::finite));
+            row["live"] = json!(live.copied().and_then(of_row).map(figure::finite));
         }
-        value["live"] = live.as_ref().map_or(Value::Null, live::report::json);
+        value["live"] = live.map_or(Value::Null, |live| live::report::json(live));
+        if !booted.is_empty() {
+            value["kernels"] = booted.into_iter().map(live::report::json).collect();
+        }
     }
     json!({
         "schema": "iowhy.incident/1",

@@ -16,7 +16,8 @@ pub fn text(result: &LiveResult, bold: fn(&str) -> String) -> String {
 }
 
 fn write_text(out: &mut String, result: &LiveResult, bold: fn(&str) -> String) -> std::fmt::Result {
-    writeln!(out, "{}", bold(&format!("on the running kernel ({})", result.kernel)))?;
+    let place = if result.place == super::LIVE { "the running kernel" } else { &result.place };
+    writeln!(out, "{}", bold(&format!("on {place} ({})", result.kernel)))?;
     writeln!(out, "{:<25}{:>10}{:>11}{:>8}{:>17}", "ratio or percent", "published", "simulated", "live", "95 %")?;
     for answer in &result.answers {
         let figure = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
@@ -67,6 +68,7 @@ fn item(out: &mut String, words: &str) -> std::fmt::Result {
 
 pub fn json(result: &LiveResult) -> Value {
     json!({
+        "place": result.place,
         "kernel": result.kernel,
         "interrupted": result.interrupted,
         "rows": result.answers.iter().map(answer_json).collect::<Vec<_>>(),
@@ -82,7 +84,7 @@ fn answer_json(answer: &Answer) -> Value {
         "id": question.id,
         "text": question.text,
         "of": question.of,
-        "to": question.to,
+        "to": question.to.side(),
         "metric": question.metric,
         "published": answer.published,
         "simulated": answer.simulated,

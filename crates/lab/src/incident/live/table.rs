@@ -7,7 +7,7 @@
 //! Known limits: modelled disks cannot show what the processor pays, so the pages of 2012 are on a disk in memory.
 //! Groups of readers of 2018 follow one another in one run, each on files of its own.
 
-use super::{ForeignPages, Live, Question, Reference, Side, Site, Worse};
+use super::{Against, ForeignPages, Live, Question, Reference, Side, Site, Worse};
 
 /// The drive of 2004 with random reads, each of four pages.
 const IDE: Site = Site::Model("ide-2004,fs=ext3,size=192m,depth=4,write_cache=off");
@@ -41,6 +41,11 @@ const WRITES: &str = "fio --name=j --filename={} --rw=randwrite --bs=4k --direct
                       --zero_buffers --invalidate=0";
 const WRITES_INVALIDATING: &str = "fio --name=j --filename={} --rw=randwrite --bs=4k --direct=1 --offset=1m \
                                    --size=40m --loops=32 --zero_buffers --invalidate=1";
+
+/// The job of 2023, a third as long, on a volume of 500 operations a second.
+const FSYNCS: &str = "fio --name=j --rw=randwrite --ioengine=psync --bs=16k --numjobs=16 --runtime=20 --time_based \
+                      --thread --filename=file0 --filesize=1000000 --fsync=1 --group_reporting";
+const VOLUME: Site = Site::Model("virtio,iops_limit=500,fs=ext4,size=256m");
 
 /// One reader of a file on the disk of the incident.
 const SSD: Site = Site::Model("ssd-sata-2011,idle_threshold_us=200,idle_exit_us=6000,fs=ext4,size=192m");
@@ -84,7 +89,7 @@ macro_rules! windows {
             id: concat!($disk, "/", $files, "/", $nr),
             text: "with a window of 128 KB they take longer than with 512 KB",
             of: concat!($disk, "/128"),
-            to: Some(concat!($disk, "/512")),
+            to: Against::Side(concat!($disk, "/512")),
             metric: concat!($letter, $nr, ".elapsed_s"),
             worse: Worse::More,
             least_pct: 5.0,
@@ -111,7 +116,7 @@ pub const LIVE: &[Live] = &[
                 id: "split",
                 text: "random reads of 16 KiB reach the disk as requests of 4 KiB (percent of the reads of data)",
                 of: "random-shared",
-                to: None,
+                to: Against::Limit,
                 metric: "data_reads_of_4k_pct",
                 worse: Worse::More,
                 least_pct: 10.0,
@@ -123,7 +128,7 @@ pub const LIVE: &[Live] = &[
                 id: "random-shared",
                 text: "random reads through shared descriptors take longer than through own ones",
                 of: "random-shared",
-                to: Some("random-own"),
+                to: Against::Side("random-own"),
                 metric: "elapsed_s",
                 worse: Worse::More,
                 least_pct: 10.0,
@@ -134,7 +139,7 @@ pub const LIVE: &[Live] = &[
                 id: "streams-shared",
                 text: "two sequential streams on one descriptor take longer than on two",
                 of: "streams-shared",
-                to: Some("streams-own"),
+                to: Against::Side("streams-own"),
                 metric: "elapsed_s",
                 worse: Worse::More,
                 least_pct: 10.0,
@@ -165,7 +170,7 @@ pub const LIVE: &[Live] = &[
                 text: "two direct writers are slower with bfq that waits (slice_idle=8, low_latency=0) than with bfq \
                        that does not",
                 of: "idle",
-                to: Some("no-idle"),
+                to: Against::Side("no-idle"),
                 metric: "write_mb_s",
                 worse: Worse::Less,
                 least_pct: 3.0,
@@ -176,7 +181,7 @@ pub const LIVE: &[Live] = &[
                 id: "idling-by-default",
                 text: "so they are with bfq as it is by default (slice_idle=8, low_latency=1)",
                 of: "idle-low-latency",
-                to: Some("no-idle"),
+                to: Against::Side("no-idle"),
                 metric: "write_mb_s",
                 worse: Worse::Less,
                 least_pct: 3.0,
@@ -188,7 +193,7 @@ pub const LIVE: &[Live] = &[
                 id: "idling-against-deadline",
                 text: "bfq that waits is slower than mq-deadline",
                 of: "idle",
-                to: Some("deadline"),
+                to: Against::Side("deadline"),
                 metric: "write_mb_s",
                 worse: Worse::Less,
                 least_pct: 3.0,
@@ -214,7 +219,7 @@ pub const LIVE: &[Live] = &[
                 id: "stale",
                 text: "direct writes are slower while 25 pages of the device are held in the cache",
                 of: "stale",
-                to: Some("clean"),
+                to: Against::Side("clean"),
                 metric: "sum_of_write_mb_s",
                 worse: Worse::Less,
                 least_pct: 2.0,
@@ -225,7 +230,7 @@ pub const LIVE: &[Live] = &[
                 id: "invalidated",
                 text: "so they are if the job drops the pages first",
                 of: "stale-invalidated",
-                to: Some("clean"),
+                to: Against::Side("clean"),
                 metric: "sum_of_write_mb_s",
                 worse: Worse::Less,
                 least_pct: 2.0,
@@ -236,7 +241,7 @@ pub const LIVE: &[Live] = &[
                 id: "stale-ext4",
                 text: "so they are on a file of ext4 with 25 pages in the cache",
                 of: "stale-ext4",
-                to: Some("clean-ext4"),
+                to: Against::Side("clean-ext4"),
                 metric: "sum_of_write_mb_s",
                 worse: Worse::Less,
                 least_pct: 2.0,
@@ -261,7 +266,7 @@ pub const LIVE: &[Live] = &[
                 id: "large-reads",
                 text: "reads of 1 MB are slower than reads of 128 KB with a window of 128 KB",
                 of: "1m",
-                to: Some("128k"),
+                to: Against::Side("128k"),
                 metric: "read_mb_s",
                 worse: Worse::Less,
                 least_pct: 10.0,
@@ -273,7 +278,7 @@ pub const LIVE: &[Live] = &[
                 id: "idle-disk",
                 text: "the disk is idle during reads of 1 MB (percent of the time)",
                 of: "1m",
-                to: None,
+                to: Against::Limit,
                 metric: "device_idle_pct",
                 worse: Worse::More,
                 least_pct: 25.0,
@@ -284,7 +289,7 @@ pub const LIVE: &[Live] = &[
                 id: "small-reads",
                 text: "reads of 16 KB are slower than reads of 128 KB",
                 of: "16k",
-                to: Some("128k"),
+                to: Against::Side("128k"),
                 metric: "read_mb_s",
                 worse: Worse::Less,
                 least_pct: 10.0,
@@ -317,9 +322,19 @@ pub const LIVE: &[Live] = &[
     },
     Live {
         incident: "2023-fsyncs-share-less",
-        sides: &[],
-        questions: &[],
-        not_shown: &["both sides need a kernel of their own: the second look cannot be set"],
+        sides: &[plain("shared", FSYNCS, VOLUME)],
+        questions: &[Question {
+            id: "slower",
+            text: "16 threads that write and fsync one file are slower on the second kernel than on the first",
+            of: "shared",
+            to: Against::FirstKernel,
+            metric: "write_mb_s",
+            worse: Worse::Less,
+            least_pct: 1.0,
+            beside: Reference::Rows("after", "before"),
+            since: "the commit is in 5.8 and later: kernels on the same side of it do not differ",
+        }],
+        not_shown: &["on one kernel: the second look cannot be set (--on kernel:A --on kernel:B, before and after 5.8)"],
     },
     Live {
         incident: "2024-deadline-insertion-lists",

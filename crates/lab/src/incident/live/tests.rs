@@ -27,7 +27,7 @@ fn every_incident_has_questions_or_a_reason_and_every_side_is_a_job_on_a_disk() 
                 "{}",
                 each.id
             );
-            let used = |question: &&Question| question.of == each.id || question.to == Some(each.id);
+            let used = |question: &&Question| question.of == each.id || question.to.side() == Some(each.id);
             assert!(live.questions.iter().any(|question| used(&question)), "nobody asks about {}", each.id);
             assert!(
                 each.held == ForeignPages::Nothing || each.ground.disk().is_none(),
@@ -36,7 +36,7 @@ fn every_incident_has_questions_or_a_reason_and_every_side_is_a_job_on_a_disk() 
         }
         for question in live.questions {
             side(live, question.of);
-            question.to.map(|to| side(live, to));
+            question.to.side().map(|to| side(live, to));
             let line = question.metric.split_once('.').map(|(line, _)| format!("--name={line}"));
             assert!(line.is_none_or(|line| side(live, question.of).job.contains(&line)), "{}", question.id);
             assert!(question.least_pct > 0.0 && !question.since.is_empty(), "{}", question.id);
@@ -65,7 +65,7 @@ fn side(live: &Live, id: &str) -> &'static Side {
 fn ran(id: &str, values: &[f64]) -> SideResult {
     let side = table::LIVE.iter().flat_map(|live| live.sides).find(|side| side.id == id).expect("a side");
     let runs = values.iter().map(|value| BTreeMap::from([("write_mb_s".to_owned(), *value)])).collect();
-    SideResult { side, command: String::new(), runs, refused: None }
+    SideResult { side, place: LIVE.to_owned(), command: String::new(), runs, refused: None }
 }
 
 #[test]
