@@ -6,6 +6,7 @@
 //! kernel is committed, and this is not a step of `cargo xtask test`: it needs Debian's archive and gcc.
 
 mod elevators;
+mod mglru;
 mod readahead;
 mod reclaim;
 mod source;
@@ -68,6 +69,7 @@ const POLICIES: &[&Policy] = &[
     &elevators::KYBER,
     &elevators::BFQ,
     &reclaim::RECLAIM,
+    &mglru::MGLRU,
     &throttle::THROTTLE,
 ];
 

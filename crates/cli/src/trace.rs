@@ -328,7 +328,7 @@ fn public(from: &Path, source: &Source, caches: &Caches, json: bool) -> anyhow::
         }
         Some(UnitName::Page) | None => Unit::Page,
     };
-    let kernel = caches.policies.iter().find(|policy| matches!(policy, Policy::Kernel(_)));
+    let kernel = caches.policies.iter().find(|policy| !matches!(policy, Policy::Plain(_)));
     if let (Some(policy), Unit::Object, false) = (kernel, unit, caches.sizes.is_empty()) {
         let text = format!("`--policy {}` keeps pages, and this trace is counted by objects", policy.name());
         output::report(Problem::error(text).help("a block trace, with --unit page"));

@@ -9,6 +9,7 @@ use iowhy_stack::kernel::{self, Change, KERNELS, Kernel, PATCHES, Stack};
 use iowhy_stack::origin::{Entry, OptionSpec, Origin, listed};
 use iowhy_stack::readahead::{self, Limits, StepText};
 use iowhy_stack::reclaim::RECLAIMS;
+use iowhy_stack::reclaim::mglru::MGLRUS;
 use iowhy_stack::reclaim::two_list::TWO_LISTS;
 use iowhy_stack::surfaces::Column;
 use serde_json::{Map, Value, json};
@@ -102,6 +103,7 @@ pub fn catalogue(kind: Option<&str>) -> Result<Vec<Model>, Problem> {
             "reclaim" => {
                 entries(&mut models, name, listed(RECLAIMS));
                 entries(&mut models, name, listed(TWO_LISTS));
+                entries(&mut models, name, listed(MGLRUS));
             }
             "engine" => {
                 entries(&mut models, name, listed(iowhy_live::engine::ENGINES));

@@ -9,9 +9,11 @@
 pub mod clock;
 pub mod fifo;
 pub mod lru;
+pub mod mglru;
 pub mod two_list;
 
 use crate::origin::{Entry, Options};
+use two_list::{FolioId, Folios, Shadow};
 
 /// A place for one page in the cache.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +35,21 @@ pub trait Reclaim {
     fn peek(&self, frame: Frame) -> u32 {
         frame.0
     }
+}
+
+/// What a kernel keeps of a control group's folios: two lists, or generations.
+pub trait Lists {
+    /// Adds a folio to the cache. `shadow` is what its predecessor left; a `dropbehind` folio is never marked.
+    fn add(&mut self, nr_pages: u64, shadow: Option<Shadow>, dropbehind: bool) -> FolioId;
+
+    /// A read (or the end of a mapping that used it) marks the folio.
+    fn mark_accessed(&mut self, folio: FolioId);
+
+    /// The worker folds the statistics (every two seconds), for those that decide by them.
+    fn fold(&mut self) {}
+
+    /// One call of reclaim for `nr_needed` pages. Returns how many it freed.
+    fn reclaim(&mut self, nr_needed: u64, folios: &mut dyn Folios) -> u64;
 }
 
 /// How to make a policy: the constructor for callers that choose one at run time, and both replays, compiled for it.

@@ -12,7 +12,7 @@ pub(super) const RECLAIM: Policy = Policy {
     name: "reclaim",
     program: "reclaim.c",
     files: &[],
-    headers: &["linux/list.h", "linux/pagevec.h", "linux/folio_batch.h", "linux/vm_event_item.h"],
+    headers: HEADERS,
     cuts: &[
         ("include/linux/vmstat.h", &["struct reclaim_stat"]),
         ("include/linux/swap.h", &["struct reclaim_state", "folio_may_be_lru_cached"]),
@@ -37,7 +37,10 @@ pub(super) const RECLAIM: Policy = Policy {
     not_decisions: &["a", "m", "r", "b", "c", "f", "q"],
 };
 
-const LISTS: &[&str] = &[
+pub(super) const HEADERS: &[&str] =
+    &["linux/list.h", "linux/pagevec.h", "linux/folio_batch.h", "linux/vm_event_item.h"];
+
+pub(super) const LISTS: &[&str] = &[
     "page_is_file_lru",
     "folio_is_file_lru",
     "page_lru_base_type",
@@ -52,7 +55,7 @@ const LISTS: &[&str] = &[
     "lruvec_del_folio",
 ];
 
-const BATCHES: &[&str] = &[
+pub(super) const BATCHES: &[&str] = &[
     "__pagevec_lru_add_fn",
     "__pagevec_lru_add",
     "pagevec_lru_move_fn",
@@ -90,7 +93,7 @@ const BATCHES: &[&str] = &[
     "folio_deactivate",
 ];
 
-const SHADOWS: &[&str] = &[
+pub(super) const SHADOWS: &[&str] = &[
     "EVICTION_SHIFT",
     "EVICTION_MASK",
     "EVICTION_SHIFT_ANON",
@@ -105,7 +108,7 @@ const SHADOWS: &[&str] = &[
     "workingset_activation",
 ];
 
-const SCANS: &[&str] = &[
+pub(super) const SCANS: &[&str] = &[
     "struct scan_control",
     "enum page_references",
     "enum folio_references",

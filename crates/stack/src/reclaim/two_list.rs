@@ -21,6 +21,7 @@
 
 mod old;
 
+use super::Lists;
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 
 pub use old::{ENTRY_2_4, ENTRY_2_6_6};
@@ -699,5 +700,23 @@ impl TwoList {
             older => self.nodes[older as usize].newer = newer,
         }
         self.nodes[folio.0 as usize].home = Home::Isolated;
+    }
+}
+
+impl Lists for TwoList {
+    fn add(&mut self, nr_pages: u64, shadow: Option<Shadow>, dropbehind: bool) -> FolioId {
+        self.add(nr_pages, shadow, dropbehind)
+    }
+
+    fn mark_accessed(&mut self, folio: FolioId) {
+        self.mark_accessed(folio);
+    }
+
+    fn fold(&mut self) {
+        self.fold();
+    }
+
+    fn reclaim(&mut self, nr_needed: u64, folios: &mut dyn Folios) -> u64 {
+        self.reclaim(nr_needed, folios)
     }
 }

@@ -5,16 +5,17 @@
 //!          than the cache is never kept; room is made before a miss is put in. libCacheSim counts so
 //! page     a request is for its pages of 4 KiB, one after the other, and the cache has frames
 //! ```
-//! Policies are those of `iowhy models reclaim`, and the kernels' two lists (pages alone), driven as a control group of
-//! that many pages which reads: each use marks its page, a charge over the limit reclaims, and the statistics are
-//! folded every two seconds of the trace. Every request counts, deletions among them; those without bytes do not.
+//! Policies are those of `iowhy models reclaim`: the kernels' two lists and generations (pages alone) are driven as a
+//! control group of that many pages which reads: each use marks its page, a charge over the limit reclaims, and the
+//! statistics are folded every two seconds of the trace. Every request counts, deletions among them; those without bytes do not.
 //!
 //! Source: libCacheSim 0.3.5, `cache.c`: equal counts, frozen in `tests.rs`. Limits: 2^32
 //! different keys or pages; the kernels' lists know neither dirty pages nor mappings here.
 
 use iowhy_stack::origin::{Entry, find};
+use iowhy_stack::reclaim::mglru::{self, MGLRUS};
 use iowhy_stack::reclaim::two_list::{self, Condition, FolioId, Folios, References, Shadow, TWO_LISTS};
-use iowhy_stack::reclaim::{self, Frame, RECLAIMS};
+use iowhy_stack::reclaim::{self, Frame, Lists, RECLAIMS};
 use iowhy_stack::units::PAGE_BYTES;
 
 /// A policy to count the misses of.
@@ -22,25 +23,29 @@ use iowhy_stack::units::PAGE_BYTES;
 pub enum Policy {
     Plain(&'static Entry<reclaim::Build>),
     Kernel(&'static Entry<two_list::Build>),
+    Generations(&'static Entry<mglru::Build>),
 }
 
 impl Policy {
     /// The policy of this name.
     pub fn named(name: &str) -> Option<Policy> {
         let kernel = || find(TWO_LISTS, name).map(Policy::Kernel);
-        find(RECLAIMS, name).map(Policy::Plain).or_else(kernel)
+        let generations = || find(MGLRUS, name).map(Policy::Generations);
+        find(RECLAIMS, name).map(Policy::Plain).or_else(kernel).or_else(generations)
     }
 
     pub fn name(self) -> &'static str {
         match self {
             Policy::Plain(entry) => entry.name,
             Policy::Kernel(entry) => entry.name,
+            Policy::Generations(entry) => entry.name,
         }
     }
 
     /// Every name.
     pub fn names() -> Vec<&'static str> {
-        RECLAIMS.iter().map(|entry| entry.name).chain(TWO_LISTS.iter().map(|entry| entry.name)).collect()
+        let kernels = TWO_LISTS.iter().map(|entry| entry.name).chain(MGLRUS.iter().map(|entry| entry.name));
+        RECLAIMS.iter().map(|entry| entry.name).chain(kernels).collect()
     }
 }
 
@@ -78,7 +83,8 @@ impl Uses {
         let misses = match policy {
             _ if frames == 0 => uses,
             Policy::Plain(entry) => (entry.build.replay_pages)(frames, &entry.defaults(), &self.ids),
-            Policy::Kernel(entry) => self.pages(entry, u64::from(frames)),
+            Policy::Kernel(entry) => self.pages(&mut (entry.build)(&entry.defaults()), u64::from(frames)),
+            Policy::Generations(entry) => self.pages(&mut (entry.build)(&entry.defaults()), u64::from(frames)),
         };
         Some(Misses { uses, misses, bytes: uses * PAGE_BYTES, miss_bytes: misses * PAGE_BYTES })
     }
@@ -112,8 +118,7 @@ impl Uses {
         found
     }
 
-    fn pages(&self, entry: &Entry<two_list::Build>, frames: u64) -> u64 {
-        let mut lists = (entry.build)(&entry.defaults());
+    fn pages(&self, lists: &mut dyn Lists, frames: u64) -> u64 {
         let mut cached = Cached { folio: vec![None; self.nr_ids as usize], ..Cached::default() };
         let (mut misses, mut folds) = (0, self.folds.iter().peekable());
         for (nr, id) in self.ids.iter().enumerate() {

@@ -314,13 +314,13 @@ proptest! {
     }
 
     #[test]
-    fn two_lists_hold_no_more_pages_than_they_may(
+    fn kernels_hold_no_more_pages_than_they_may(
         ids in prop::collection::vec(0..64_u32, 1..600), frames in 1..80_u64,
     ) {
         let folds = (0..ids.len()).step_by(50).collect();
         let different = ids.iter().collect::<std::collections::BTreeSet<_>>().len() as u64;
         let uses = Uses { ids, bytes: Vec::new(), nr_ids: 64, folds };
-        for name in ["linux-2.6.6", "linux-4.4", "linux-6.18"] {
+        for name in ["linux-2.6.6", "linux-4.4", "linux-6.18", "mglru-6.1", "mglru-6.12", "mglru-7.2"] {
             let Some(policy) = Policy::named(name) else { continue };
             let found = uses.misses(policy, frames * 4096).expect("pages");
             prop_assert!(found.misses >= different && found.misses <= found.uses);

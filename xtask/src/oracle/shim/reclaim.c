@@ -48,7 +48,14 @@ typedef int nodemask_t;
 struct mem_cgroup_reclaim_cookie { struct pglist_data *pgdat; };
 struct mem_cgroup;
 struct pglist_data;
+#ifdef SHIM_LRU_GEN
+#include "mglru.h"
+#endif
 struct lruvec {
+#ifdef SHIM_LRU_GEN
+	struct lru_gen_folio lrugen;
+	struct lru_gen_mm_state mm_state;
+#endif
 	struct list_head lists[NR_LRU_LISTS];
 	spinlock_t lru_lock;
 	unsigned long anon_cost, file_cost, flags, refaults[2];
@@ -71,13 +78,21 @@ struct address_space {
 	const struct address_space_operations *a_ops;
 	int i_pages;
 };
+/* The flags of a folio, which are a structure by now. */
+#if SHIM_VERSION < 700
+typedef unsigned long folio_flags_t;
+#define FLAGS(folio) ((folio)->flags)
+#else
+typedef struct { unsigned long f; } folio_flags_t;
+#define FLAGS(folio) ((folio)->flags.f)
+#endif
 struct folio {
-	unsigned long flags;
+	folio_flags_t flags;
 	struct list_head lru;
 	struct address_space *mapping;
 	pgoff_t index;
 	unsigned order, mappings;
-	bool exec;
+	bool exec, mapped;
 	unsigned mlock_count;
 	swp_entry_t swap;
 	struct list_head _deferred_list;
@@ -100,13 +115,13 @@ static long exact[NR_STATS], folded[NR_STATS];
 
 /* Flags of a folio, by the names of folios and of pages. */
 #define FLAG(Name, name, bit) \
-	static inline bool folio_test_##name(const struct folio *f) { return f->flags >> bit & 1; } \
-	static inline void folio_set_##name(struct folio *f) { f->flags |= 1UL << bit; } \
-	static inline void folio_clear_##name(struct folio *f) { f->flags &= ~(1UL << bit); } \
+	static inline bool folio_test_##name(const struct folio *f) { return FLAGS(f) >> bit & 1; } \
+	static inline void folio_set_##name(struct folio *f) { FLAGS(f) |= 1UL << bit; } \
+	static inline void folio_clear_##name(struct folio *f) { FLAGS(f) &= ~(1UL << bit); } \
 	static inline void __folio_set_##name(struct folio *f) { folio_set_##name(f); } \
 	static inline void __folio_clear_##name(struct folio *f) { folio_clear_##name(f); } \
-	static inline bool folio_test_clear_##name(struct folio *f) { return test_and_clear_bit(bit, &f->flags); } \
-	static inline bool folio_test_set_##name(struct folio *f) { return test_and_set_bit(bit, &f->flags); } \
+	static inline bool folio_test_clear_##name(struct folio *f) { return test_and_clear_bit(bit, &FLAGS(f)); } \
+	static inline bool folio_test_set_##name(struct folio *f) { return test_and_set_bit(bit, &FLAGS(f)); } \
 	static inline bool Page##Name(const struct folio *f) { return folio_test_##name(f); } \
 	static inline void SetPage##Name(struct folio *f) { folio_set_##name(f); } \
 	static inline void ClearPage##Name(struct folio *f) { folio_clear_##name(f); } \
@@ -127,6 +142,10 @@ FLAG(SwapCache, swapcache, 10)
 FLAG(SwapBacked, swapbacked, 11)
 FLAG(Anon, anon, 12)
 FLAG(Idle, idle, 13)
+#define PG_active 1
+#define PG_referenced 2
+#define PG_workingset 3
+#define PG_reclaim 9
 
 /* What the functions call. */
 #define DEF_PRIORITY 12
@@ -208,7 +227,9 @@ FLAG(Idle, idle, 13)
 #define page_ref_unfreeze(f, n) ((void)(n))
 #define folio_ref_count(f) 0
 #define page_count(f) 0
+#ifndef SHIM_LRU_GEN
 #define folio_mapped(f) false
+#endif
 #define page_mapped(f) false
 #define folio_evictable(f) (!folio_test_unevictable(f))
 #define page_evictable(f) folio_evictable(f)
@@ -267,13 +288,11 @@ NO(count_vm_events) NO(current_is_kswapd) NO(current_may_throttle) NO(dax_mappin
 NO(delayacct_freepages_start) NO(demote_folio_list) NO(destroy_compound_page) NO(destroy_large_folio)
 NO(fatal_signal_pending) NO(filemap_release_folio) NO(flush_reclaim_state) NO(folio_alloc_swap)
 NO(folio_contain_hwpoisoned_page) NO(folio_entire_mapcount) NO(folio_expected_ref_count) NO(folio_free_swap)
-NO(folio_inc_refs) NO(folio_mark_dirty) NO(folio_maybe_dma_pinned) NO(folio_needs_release) NO(folio_pfn)
-NO(folio_putback_lru) NO(folio_test_dropbehind) NO(folio_test_lazyfree) NO(folio_test_partially_mapped)
-NO(folio_unqueue_deferred_split) NO(folio_wait_writeback) NO(free_unref_page_list) NO(handle_reclaim_writeback)
-NO(high_wmark_pages) NO(inc_node_page_state) NO(inode_add_lru) NO(inode_write_congested) NO(kswapd_try_clear_hopeless)
-NO(lru_cache_disabled) NO(lru_gen_add_folio) NO(lru_gen_del_folio) NO(lru_gen_enabled) NO(lru_gen_eviction)
-NO(lru_gen_in_fault) NO(lru_gen_refault) NO(lru_gen_shrink_lruvec) NO(lru_gen_shrink_node) NO(lru_gen_switching)
-NO(lru_gen_test_recent) NO(lru_note_cost) NO(lru_note_cost_folio) NO(lru_note_cost_page) NO(lru_note_cost_refault)
+NO(folio_mark_dirty) NO(folio_maybe_dma_pinned) NO(folio_needs_release) NO(folio_pfn) NO(folio_putback_lru)
+NO(folio_test_dropbehind) NO(folio_test_lazyfree) NO(folio_test_partially_mapped) NO(folio_unqueue_deferred_split)
+NO(folio_wait_writeback) NO(free_unref_page_list) NO(handle_reclaim_writeback) NO(high_wmark_pages)
+NO(inc_node_page_state) NO(inode_add_lru) NO(inode_write_congested) NO(kswapd_try_clear_hopeless) NO(lru_cache_disabled)
+NO(lru_gen_shrink_node) NO(lru_note_cost) NO(lru_note_cost_folio) NO(lru_note_cost_page) NO(lru_note_cost_refault)
 NO(lru_note_cost_unlock_irq) NO(lruvec_lock_irq) NO(lruvec_unlock_irq) NO(lruvec_unlock_irqrestore) NO(mapping_exiting)
 NO(mapping_shrinkable) NO(mapping_writeback_may_deadlock_on_reclaim) NO(may_enter_fs) NO(mem_cgroup_below_low)
 NO(mem_cgroup_below_min) NO(mem_cgroup_calculate_protection) NO(mem_cgroup_flush_stats)
@@ -282,13 +301,21 @@ NO(mem_cgroup_swap_full) NO(mem_cgroup_swapout) NO(mem_cgroup_swappiness) NO(mem
 NO(mem_cgroup_uncharge_list) NO(memcg_memory_event) NO(mlock_drain_local) NO(mlock_page_drain_local)
 NO(mod_node_page_state) NO(msleep) NO(node_stat_mod_folio) NO(page_has_private) NO(page_is_idle)
 NO(page_maybe_dma_pinned) NO(page_private) NO(pageout) NO(put_swap_folio) NO(put_swap_page) NO(putback_lru_page)
-NO(reclaim_throttle) NO(reclaimer_offset) NO(root_reclaim) NO(sc_swappiness) NO(should_continue_reclaim)
-NO(shrink_slab) NO(split_folio_to_list) NO(split_huge_page_to_list) NO(sum_zone_node_page_state)
-NO(swap_cluster_get_and_lock_irq) NO(swap_cluster_unlock_irq) NO(swap_write_unplug) NO(thp_migration_supported)
-NO(too_many_isolated) NO(trace_mm_lru_activate) NO(trace_mm_lru_insertion) NO(trace_mm_vmscan_lru_isolate)
+NO(reclaim_throttle) NO(reclaimer_offset) NO(root_reclaim) NO(sc_swappiness) NO(should_continue_reclaim) NO(shrink_slab)
+NO(split_folio_to_list) NO(split_huge_page_to_list) NO(sum_zone_node_page_state) NO(swap_cluster_get_and_lock_irq)
+NO(swap_cluster_unlock_irq) NO(swap_write_unplug) NO(thp_migration_supported) NO(too_many_isolated)
+NO(trace_mm_lru_activate) NO(trace_mm_lru_insertion) NO(trace_mm_vmscan_lru_isolate)
 NO(trace_mm_vmscan_lru_shrink_active) NO(trace_mm_vmscan_lru_shrink_inactive) NO(try_to_free_swap)
 NO(try_to_release_page) NO(try_to_unmap_flush) NO(try_to_unmap_flush_dirty) NO(unmap_poisoned_folio) NO(vmpressure)
 NO(vmpressure_prio) NO(wait_iff_congested) NO(wait_on_page_writeback) NO(wakeup_flusher_threads)
+#ifndef SHIM_LRU_GEN
+NO(folio_inc_refs) NO(lru_gen_add_folio) NO(lru_gen_del_folio) NO(lru_gen_enabled) NO(lru_gen_eviction)
+NO(lru_gen_in_fault) NO(lru_gen_refault) NO(lru_gen_shrink_lruvec) NO(lru_gen_switching) NO(lru_gen_test_recent)
+#else
+NO(clear_mm_walk) NO(iterate_mm_list) NO(low_wmark_pages) NO(lru_gen_rotate_memcg) NO(reset_batch_size)
+NO(reset_mm_stats) NO(set_mm_walk) NO(signal_pending) NO(wake_up_all) NO(walk_mm) NO(wmark_pages) NO(wq_has_sleeper)
+NO(zone_page_state) NO(zone_watermark_ok)
+#endif
 #define mem_cgroup_online(m) true
 #define mem_cgroup_private_id(m) 1
 #define mem_cgroup_from_private_id(id) (&group)
@@ -357,6 +384,11 @@ static unsigned bucket_order[ANON_AND_FILE];
 #endif
 
 #include "cut.c"
+#ifdef SHIM_LRU_GEN
+static struct reclaim_state reclaim_state;
+static void gen_begin(void), gen_answer(void), gen_show(void), age(void);
+static void gen_touched(const struct folio *f), promote(struct folio *f);
+#endif
 
 /* The file: a folio at each page, or what the last one left. */
 #define MOST 65536
@@ -409,12 +441,18 @@ static void touch(const struct step *step, struct folio *f)
 		folio_mark_accessed(f);
 #endif
 		break;
+#ifdef SHIM_LRU_GEN
+	case 'p':
+		promote(f);
+		break;
+#endif
 	case 'r':
 		f->mappings = step->arg[2];
+		f->mapped = f->mappings > 0;
 		f->exec = step->arg[3];
 		break;
 	case 'b':
-		f->flags ^= 1UL << 4;
+		FLAGS(f) ^= 1UL << 4;
 		break;
 	case 'c':
 		/* As the advice has it for a page that no page table used. */
@@ -456,6 +494,9 @@ static void begin(long pages)
 		at[index] = shadows[index] = NULL;
 	}
 	node.node_zones[0].zone_pgdat = &node;
+#ifdef SHIM_LRU_GEN
+	gen_begin();
+#endif
 	nr_pages = min(pages, (long)MOST);
 }
 
@@ -473,6 +514,13 @@ int main(void)
 			continue;
 		}
 		putchar(step.op);
+#ifdef SHIM_LRU_GEN
+		in_fault = step.op == 'A';
+		if (step.op == 'g')
+			age();
+		if (step.op == 's')
+			gen_show();
+#endif
 		if (step.op == 'q')
 			printf(" %ld", reclaim(step.arg[0]));
 		else if (step.op == 'f')
@@ -481,10 +529,16 @@ int main(void)
 			for (long index = step.arg[0]; index < min(step.arg[0] + step.arg[1], nr_pages); index++) {
 				if (at[index])
 					touch(&step, at[index]);
-				else if (step.op == 'a')
+				else if (step.op == 'a' || step.op == 'A')
 					add(index, step.arg[2]);
 			}
+#ifdef SHIM_LRU_GEN
+		if (step.n > 1 && step.arg[0] < nr_pages && at[step.arg[0]])
+			gen_touched(at[step.arg[0]]);
+		gen_answer();
+#else
 		printf(" =%ld,%ld\n", exact[NR_ACTIVE_FILE], exact[NR_INACTIVE_FILE]);
+#endif
 	}
 	return 0;
 }
