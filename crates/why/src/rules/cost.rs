@@ -9,7 +9,7 @@
 //! findings   costs of a tenth of the time or more, without those that follow from others, largest first
 //! ```
 //! Limits: bounds are not statistical intervals. A mechanism that only a comparison shows (a job that is another one, a
-//! cache that was warm, a drive that is slow for its kind) has no cost here.
+//! cache that was warm, a drive that is somewhat slow for its kind) has no cost here.
 
 use iowhy_trace::settings::Settings;
 

@@ -2,9 +2,10 @@
 
 use super::cost::{Cost, Facts, SEEN};
 use super::device::{Kind, found};
-use super::instead::{Saved, WAITS, kinds, own, price};
+use super::instead::{Saved, WAITS, kinds, own, price, times};
 use super::{Match, Rule, Switch};
 use crate::delta::{Delta, Unit};
+use crate::digest::Spread;
 
 pub(super) const RULE: Rule = Rule {
     name: "device-latency",
@@ -32,15 +33,35 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     found(delta, Kind::Latency, "each command takes longer at the device")
 }
 
-/// Writes: fewer are chance.
+/// Requests: fewer are chance.
 const ENOUGH: f64 = 16.0;
 /// Time of a write that waits for the platter, ns: less than half a turn of the fastest is a cache that says nothing.
 const PLATTER: f64 = 2e6;
 /// The least part of the cost: a cache takes what comes at once, and is emptied no faster than the platter turns.
 const LEAST: f64 = 0.3;
 
-/// A rotating disk without its write cache.
+/// Small reads, sectors: with more bytes a slow link is as likely as a long way.
+const SMALL: f64 = 64.0;
+/// Sum of their times for each ns that the device has one: they come one by one.
+const LONE: f64 = 1.2;
+/// Part of the time that has to be spent so: a device that is asked seldom may have been asleep.
+const BUSY: f64 = 0.5;
+/// Part of the requests that may be others'.
+const OTHERS: f64 = 0.25;
+/// Part of their time that classes of long ones have.
+const MOSTLY: f64 = 0.5;
+/// Times of a lone small read, ns, without a moving head and with one: beyond what any sound drive or volume takes,
+/// usual, and of the slowest and the fastest that are sound.
+const LONG: [f64; 2] = [2e6, 30e6];
+const USUAL: [f64; 2] = [0.5e6, 8e6];
+const SOUND: [[f64; 2]; 2] = [[1e6, 0.1e6], [16e6, 4e6]];
+
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    unbuffered(facts).or_else(|| far(facts))
+}
+
+/// A rotating disk without its write cache.
+fn unbuffered(facts: &Facts<'_>) -> Option<Cost> {
     if facts.of_disk("rotational")? != "1" || facts.of_disk("write_cache")? != "write through" {
         return None;
     }
@@ -64,10 +85,42 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     })
 }
 
+/// Small reads, one by one, each of which takes longer than any sound device of this kind does.
+fn far(facts: &Facts<'_>) -> Option<Cost> {
+    let (sectors, nr) = own(facts, 0);
+    let of_kind = usize::from(facts.of_disk("rotational")? == "1");
+    let busy = facts.digest.commands.own_busy[0] as f64;
+    let sum: f64 = times(facts, 0).map(Spread::sum).sum();
+    let long: f64 = times(facts, 0).filter(|class| class.median() >= LONG[of_kind]).map(Spread::sum).sum();
+    let others: u64 = facts.others.iter().map(|(_, nr)| nr).sum();
+    let alone = sum <= LONE * busy && others as f64 <= OTHERS * nr && busy >= BUSY * facts.whole_ns;
+    if nr < ENOUGH || sectors > SMALL || !alone || long < MOSTLY * sum {
+        return None;
+    }
+    let (waits, each) = (facts.of_kinds(kinds(0), &WAITS), sum / nr);
+    let without = |usual: f64| waits * (1.0 - usual / each);
+    let [slowest, fastest] = SOUND[of_kind];
+    let saved = Saved::of(without(USUAL[of_kind]), without(slowest), without(fastest));
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!(
+            "reads of {:.0} KiB, one by one, take {:.1} ms each at the device; {:.1} ms is usual",
+            sectors / 2.0,
+            each / 1e6,
+            USUAL[of_kind] / 1e6
+        ),
+        setting: "a faster device, or more reads in flight (prefetch, threads)".to_owned(),
+        evidence: vec![("time of a read at the device", each, Unit::Ns), ("reads", nr, Unit::Count)],
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::device::tests::{bandwidth, latency};
-    use super::super::edges::{Alone, AloneEdge, hold, hold_cost};
+    use super::super::edges::{Alone, AloneEdge, hold, hold_cost, spread};
+    use crate::digest::Class;
     use super::RULE;
 
     #[test]
@@ -88,6 +141,44 @@ mod tests {
         hold_cost(&RULE, off, (50.0, 0.8), edges);
         let found = off().ask(&RULE).expect("a cost");
         assert!((found.bounds_pct[0] - 15.0).abs() < 0.1, "{}: {found:?}", "LEAST");
+    }
+
+    /// 100 reads of 4 KiB that take 5 ms each, one by one.
+    fn remote() -> Alone {
+        Alone::of(|a| {
+            a.set("recording", "disk", "sda");
+            a.set("sda", "rotational", "0");
+            a.digest.elapsed = iowhy_stack::units::Nanos(600_000_000);
+            a.requests(0, 100, 8, 5e8);
+        })
+    }
+
+    #[test]
+    fn costs_of_the_way() {
+        let edges: &[AloneEdge] = &[
+            ("ENOUGH", |a, x| a.requests(0, x as u64, 8, 5e8), 16.0, 15.0),
+            ("SMALL", |a, x| a.requests(0, 100, x as u64, 5e8), 64.0, 65.0),
+            ("LONE", |a, x| a.digest.commands.own_busy[0] = x as u64, 416_700_000.0, 416_600_000.0),
+            ("BUSY", |a, x| a.digest.elapsed.0 = x as u64, 1_000_000_000.0, 1_000_000_001.0),
+            ("OTHERS", |a, x| a.others = vec![("cp".to_owned(), x as u64)], 25.0, 26.0),
+            ("LONG", |a, x| a.set("sda", "rotational", &x.to_string()), 0.0, 1.0),
+        ];
+        hold_cost(&RULE, remote, (75.0, 0.8), edges);
+        let mostly: AloneEdge = (
+            "MOSTLY",
+            |a, x| {
+                let short = spread(1000, x / 1000.0);
+                a.digest.commands.own.insert(Class { octave: 3, ..Class::default() }, [short, Spread::default()]);
+                a.digest.commands.own_busy[0] += x as u64;
+            },
+            5e8,
+            5.1e8,
+        );
+        hold_cost(&RULE, remote, (75.0, 0.8), &[mostly]);
+        let found = remote().ask(&RULE).expect("a cost");
+        assert!((found.saves_pct - 75.0).abs() < 0.1, "{}: a tenth of 5 ms", "USUAL");
+        let [least, most] = found.bounds_pct;
+        assert!((least - 66.7).abs() < 0.1 && (most - 81.7).abs() < 0.1, "{}: {found:?}", "SOUND");
     }
 
     #[test]

@@ -160,6 +160,9 @@ pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
 const IN_VAIN: f64 = 0.3;
 /// Part of the pages in windows around faults, beyond which faults say what is used.
 const OF_FAULTS: f64 = 0.1;
+/// Part of the pages that come in around faults, below which the others are read ahead of a stream of faults, whose
+/// touches are not seen.
+const OF_STREAMS: f64 = 0.5;
 /// Pages that a fault maps at most: the others of these are touched unseen.
 const AROUND_PAGES: u64 = 16;
 /// Part of the likeliest saving that is the least: a drive may take longer for a command than its bytes need.
@@ -181,8 +184,9 @@ pub(super) fn cost_of_waste(facts: &Facts<'_>) -> Option<Cost> {
     let kinds: &[RaKind] = &[RaKind::Around, RaKind::Exec, RaKind::Huge];
     // Faults read around them in vain by design, unless somebody has raised the limit.
     let touched = d.workload.mapped > d.operations() - d.workload.mapped.min(d.operations());
-    let faults = touched || share(pages(d, kinds), all_pages(d)) > OF_FAULTS;
-    if faults && !raised(facts, limit) {
+    let around = share(pages(d, kinds), all_pages(d));
+    let faults = touched || around > OF_FAULTS;
+    if faults && (!raised(facts, limit) || touched && around < OF_STREAMS) {
         return None;
     }
     let seen = if faults { AROUND_PAGES } else { 1 };
@@ -360,12 +364,14 @@ mod costs {
                 a.set("sda", "read_ahead_kb", "1024");
                 a.set("sda", "max_sectors_kb", "256");
                 windows(&mut a.digest, RaKind::Around, 10.0, 2560.0);
-                a.digest.windows.used = 80;
+                (a.digest.windows.used, a.digest.workload.mapped) = (80, 100);
             })
         };
+        let streams: AloneEdge = ("OF_STREAMS", |a, x| windows(&mut a.digest, RaKind::Sync, 10.0, x), 2560.0, 2561.0);
         let edges: &[AloneEdge] = &[
             ("REQUESTS_AHEAD", |a, x| a.set("sda", "max_sectors_kb", &x.to_string()), 511.0, 512.0),
             ("AROUND_PAGES", |a, x| a.digest.windows.used = x as u64, 112.0, 113.0),
+            streams,
         ];
         hold_cost(&window_too_large::RULE, faults, (29.3, 0.85), edges);
         let found = reads().ask(&window_too_large::RULE).expect("a cost");
