@@ -5,6 +5,7 @@
 //! program and to the model; the first case whose answers differ is made as small as it gets and printed. Nothing of a
 //! kernel is committed, and this is not a step of `cargo xtask test`: it needs Debian's archive and gcc.
 
+mod direct;
 mod elevators;
 mod readahead;
 mod reclaim;
@@ -69,6 +70,7 @@ const POLICIES: &[&Policy] = &[
     &elevators::BFQ,
     &reclaim::RECLAIM,
     &throttle::THROTTLE,
+    &direct::DIRECT,
 ];
 
 /// A letter and numbers.

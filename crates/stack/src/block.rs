@@ -352,6 +352,11 @@ impl BlockQueue {
         self.limits.max_sectors
     }
 
+    /// The most pieces of memory in a request.
+    pub fn max_segments(&self) -> u32 {
+        self.limits.max_segments
+    }
+
     /// The most pages that lie apart in a request.
     pub fn max_pages(&self) -> u64 {
         (u64::from(self.limits.max_sectors) / PAGE_SECTORS).min(u64::from(self.limits.max_segments))

@@ -661,6 +661,7 @@ pub const KERNELS: &[Kernel] = &[
         near: &[Near { from: (7, 3), to: (7, u32::MAX), differs: "its source was not read" }],
         summary: "7.2: as 6.18; windows that end with the file carry no marker",
         elevator_names: NAMES_7,
+        direct: "dio-7.2",
         readahead: "linux-7.2",
         ..MULTI_QUEUE_6_18
     },
@@ -763,7 +764,7 @@ const MULTI_QUEUE: Kernel = Kernel {
     plug: "task-5.16",
     elevator: "none",
     elevator_names: NAMES_6_1,
-    direct: "dio-4.20",
+    direct: "dio-6.0",
     filesystem: "ext4",
     writeback: "flusher",
     machine: "server-2024",
@@ -781,6 +782,7 @@ const MULTI_QUEUE_5: Kernel = Kernel {
     fault: "linux-5.4",
     plug: "task-5.10",
     elevator_names: NAMES_5,
+    direct: "dio-4.20",
     ..MULTI_QUEUE
 };
 
