@@ -7,6 +7,7 @@
 
 mod direct;
 mod elevators;
+mod io_max;
 mod readahead;
 mod reclaim;
 mod source;
@@ -71,6 +72,7 @@ const POLICIES: &[&Policy] = &[
     &reclaim::RECLAIM,
     &throttle::THROTTLE,
     &direct::DIRECT,
+    &io_max::IO_MAX,
 ];
 
 /// A letter and numbers.

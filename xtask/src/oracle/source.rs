@@ -163,7 +163,8 @@ fn cut<'a>(lines: &'a [&'a str], name: &str) -> Option<&'a [&'a str]> {
             .any(|(at, _)| !line[..at].ends_with(is_word) && line[at + name.len()..].starts_with('('))
     };
     for (at, line) in lines.iter().enumerate() {
-        if line.strip_suffix(" {") == Some(name) {
+        let type_begins = *line == name && lines.get(at + 1) == Some(&"{");
+        if line.strip_suffix(" {") == Some(name) || type_begins {
             let rows = lines[at..].iter().position(|line| *line == "};")?;
             return lines.get(at..=at + rows);
         }
@@ -201,6 +202,8 @@ mod tests {
         assert_eq!(cut(&lines, "twice"), Some(&lines[3..8]));
         assert_eq!(cut(&lines, "use"), Some(&lines[8..]));
         assert_eq!(cut(&lines, "wice"), None);
+        let kind = ["struct kind", "{", "\tint x;", "};"];
+        assert_eq!(cut(&kind, "struct kind"), Some(&kind[..]));
         assert_eq!(included("# include \"blk.h\""), Some("blk.h"));
         assert_eq!([number("6.12.118-1"), number("7.2.13-1")], [612, 702]);
     }
