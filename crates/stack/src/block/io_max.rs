@@ -340,3 +340,60 @@ impl IoMax {
         way.start += elapsed;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Milliseconds at which `nr` bios of so many bytes go that come at once.
+    fn times(version: Version, bytes: u64, bios: u64, (nr, size): (u32, u64)) -> Vec<u64> {
+        let limits = Throttle { bytes: [bytes, 0], bios: [bios, 0] };
+        let mut limits = IoMax::new(version, &limits, Hz(250));
+        let mut times: Vec<u64> =
+            (0..nr).filter(|bio| limits.submit(Nanos::ZERO, Dir::Read, size, *bio)).map(|_| 0).collect();
+        while let Some(at) = limits.timer() {
+            times.extend(limits.fire(at).iter().map(|_| at.0 / 1_000_000));
+        }
+        times
+    }
+
+    #[test]
+    fn bios_go_as_the_rate_has_it() {
+        for version in VERSIONS {
+            // 1 MB/s: 100 kB in a slice; what is missing takes its time, and the rest of the slice.
+            assert_eq!(times(version, 1_000_000, 0, (3, 50_000))[..2], [0, 0], "{version:?}");
+            let last = times(version, 1_000_000, 0, (40, 50_000)).pop();
+            assert!(last.is_some_and(|ms| (1_800..=2_100).contains(&ms)), "{version:?} {last:?}");
+            let last = times(version, 0, 20, (40, 4096)).pop();
+            assert!(last.is_some_and(|ms| (1_700..=2_200).contains(&ms)), "{version:?} {last:?}");
+        }
+    }
+
+    #[test]
+    fn a_slice_begins_when_nobody_waits_and_the_last_is_over() {
+        for version in VERSIONS {
+            let limits = Throttle { bytes: [1_000_000, 0], bios: [0, 0] };
+            let mut limits = IoMax::new(version, &limits, Hz(250));
+            // Nothing is saved up in between, and writes have no limit.
+            for at in [0, 10_000] {
+                let now = Nanos::from_ms(at);
+                assert!(limits.submit(now, Dir::Read, 100_000, 0) && limits.submit(now, Dir::Write, 1 << 30, 1));
+                assert!(!limits.submit(now, Dir::Read, 100_000, 2) && limits.timer() > Some(now));
+                while let Some(at) = limits.timer() {
+                    limits.fire(at);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn reads_and_writes_take_turns_and_reads_are_issued_first() {
+        let limits = Throttle { bytes: [0; 2], bios: [100, 100] };
+        let mut limits = IoMax::new(Version::V6_1, &limits, Hz(250));
+        for bio in 0..40 {
+            limits.submit(Nanos::ZERO, if bio % 2 == 0 { Dir::Read } else { Dir::Write }, 4096, bio);
+        }
+        let gone = limits.timer().map(|at| limits.fire(at)).unwrap_or_default();
+        assert_eq!(gone, [20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39]);
+    }
+}
