@@ -157,7 +157,7 @@ pub(super) const DIRECT: Policy = Policy {
         ),
         (
             '=',
-            "0: a file of so many bytes, its block; 1: pages of folios that the memory begins with; 2: an extent: first \
+            "0: a file, its bytes and its block; 1: pages of folios that the memory begins with; 2: an extent: first \
              block, blocks, sector, 0 mapped, 1 new, 2 unwritten",
         ),
         ('r', "a read: offset, bytes, where its memory begins, whether nobody waits. Answer: parts, bytes moved"),

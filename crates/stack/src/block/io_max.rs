@@ -241,7 +241,7 @@ impl IoMax {
         }
     }
 
-    /// Bytes at this rate in so many ticks.
+    /// Bytes at this rate in a time.
     fn bytes_in(&self, rate: u64, ticks: u64) -> i64 {
         (u128::from(rate) * u128::from(ticks) / u128::from(self.hz.0)) as i64
     }
@@ -345,7 +345,7 @@ impl IoMax {
 mod tests {
     use super::*;
 
-    /// Milliseconds at which `nr` bios of so many bytes go that come at once.
+    /// Milliseconds at which `nr` bios of `size` bytes go that come at once.
     fn times(version: Version, bytes: u64, bios: u64, (nr, size): (u32, u64)) -> Vec<u64> {
         let limits = Throttle { bytes: [bytes, 0], bios: [bios, 0] };
         let mut limits = IoMax::new(version, &limits, Hz(250));

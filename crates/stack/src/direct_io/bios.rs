@@ -16,8 +16,8 @@
 //! Source: Linux 5.10, 6.1, 6.12 and 7.2, `fs/iomap/direct-io.c` (`iomap_dio_bio_iter`), `block/fops.c`
 //! (`blkdev_direct_IO`), `block/bio.c` (`bio_iov_iter_get_pages`), `block/blk-merge.c` (`bio_split_rw`). Known
 //! deviations: a call has one buffer (no `readv`), and only segments' sizes are bounded, not their places in memory;
-//! requests have at least 16 sectors, blocks of files at most 4 KiB; atomic and polled calls do not exist. The simulator
-//! takes memory for pages that lie apart, and logical and physical blocks for sectors.
+//! requests have at least 16 sectors, blocks of files at most 4 KiB; atomic and polled calls do not exist. In the
+//! simulator memory is pages that lie apart, and logical and physical blocks are sectors.
 
 use crate::event::Dir;
 use crate::units::{PAGE_BYTES, SECTOR_BYTES};

@@ -1,5 +1,5 @@
-/* Direct reads and writes of a file or a device: memory of folios that lie apart, a mapping of blocks, and bios that are
- * split and printed as they are submitted. Steps: see `direct.rs`. Written for this command; no text of a kernel. */
+/* Direct reads and writes of a file or a device: memory of folios that lie apart, a mapping of blocks, and bios that
+ * are split and printed as they are submitted. Steps: see `direct.rs`. Written for this command; no text of a kernel. */
 #include "shim.h"
 
 #define CONFIG_BLOCK 1
