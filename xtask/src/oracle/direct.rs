@@ -146,7 +146,7 @@ pub(super) const DIRECT: Policy = Policy {
             ],
         ),
     ],
-    draw: |rng, stack| draw(rng, stack),
+    draw,
     valid,
     model,
     legend: &[
