@@ -5,7 +5,9 @@
 //! program and to the model; the first case whose answers differ is made as small as it gets and printed. Nothing of a
 //! kernel is committed, and this is not a step of `cargo xtask test`: it needs Debian's archive and gcc.
 
+mod direct;
 mod elevators;
+mod io_max;
 mod mglru;
 mod readahead;
 mod reclaim;
@@ -71,6 +73,8 @@ const POLICIES: &[&Policy] = &[
     &reclaim::RECLAIM,
     &mglru::MGLRU,
     &throttle::THROTTLE,
+    &direct::DIRECT,
+    &io_max::IO_MAX,
 ];
 
 /// A letter and numbers.

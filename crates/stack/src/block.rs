@@ -9,7 +9,8 @@
 //! complete    the elevator is notified, the request is freed, the next one is issued; only then do waiters wake
 //! ```
 //! Files of this module: `legacy` (pools of requests), `mq` (tags of blk-mq), `flush` (flushes in steps), `wbt`
-//! (throttled writeback), `driver` (tags that are not the device's), `rules` (features by kernel). With blk-mq:
+//! (throttled writeback), `io_max` (limits of a control group, before all this), `driver` (tags that are not the
+//! device's), `rules` (features by kernel). With blk-mq:
 //!
 //! ```text
 //! submit      join the newest request of the plug list, or one of the scheduler's or of the newest 8 of the software
@@ -29,6 +30,7 @@
 
 mod driver;
 mod flush;
+pub mod io_max;
 mod legacy;
 mod mq;
 pub mod rules;
@@ -350,6 +352,11 @@ impl BlockQueue {
     /// Largest bio worth building, in sectors.
     pub fn max_sectors(&self) -> u32 {
         self.limits.max_sectors
+    }
+
+    /// The most pieces of memory in a request.
+    pub fn max_segments(&self) -> u32 {
+        self.limits.max_segments
     }
 
     /// The most pages that lie apart in a request.

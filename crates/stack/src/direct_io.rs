@@ -9,7 +9,8 @@
 //!         of a node by their bits; since 4.20 the look-up ends with the range
 //! unplug  an asynchronous call pulls a queue's plug once its bios are handed in; from 2.6.33 on io_submit does it
 //! plug    the bios of one call; from 2.6.39 on those of one io_submit, since 5.0 only if it has more than two calls
-//! bio     at most `max_sectors_kb`, and as many pages as a request has segments: a program's pages lie apart
+//! bio     until 4.19 at most `max_sectors_kb`, and as many pages as a request has segments: a program's pages lie
+//!         apart; since then 256 pages, which the block layer cuts (see `bios`)
 //! lock    ext3 and ext4: a write holds `i_mutex` (`i_rwsem` since 4.7) until its I/O is done, or if asynchronous
 //!         until it is submitted; a read until its bios are on their way (`DIO_LOCKING`). ext4 of 5.6 and later shares
 //!         it for writes over blocks that exist, XFS always has; a device has no such lock
@@ -20,8 +21,11 @@
 //! memory), here with 4.20; bouncing of page references between CPUs is not charged; a page that cannot be dropped does
 //! not turn the write into a buffered one.
 
+pub mod bios;
+
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::units::Nanos;
+use bios::Assembly;
 
 /// How pages of a range are looked for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -75,13 +79,15 @@ pub struct Rules {
     pub page: Nanos,
     /// Locking between calls on one file.
     pub inode_lock: InodeLock,
+    /// How bios are made.
+    pub assembly: Assembly,
 }
 
 /// Makes the rules.
 pub type Build = fn(&Options) -> Rules;
 
 /// Every way of going round the page cache.
-pub const DIRECT_IOS: &[&Entry<Build>] = &[&EARLY, &SYNC_FLAG, &BATCH, &SLOTS, &BITS, &BOUNDED];
+pub const DIRECT_IOS: &[&Entry<Build>] = &[&EARLY, &SYNC_FLAG, &BATCH, &SLOTS, &BITS, &BOUNDED, &ROUNDS, &BIOS];
 
 const fn options(page_ns: i64, inode_lock: InodeLock) -> [OptionSpec; 4] {
     [
@@ -98,6 +104,8 @@ const fn options(page_ns: i64, inode_lock: InodeLock) -> [OptionSpec; 4] {
 }
 
 const CONFORMANCE: &str = "slot tests held to the counts of docs/studies/block-layer.md; times are assumptions";
+const ORACLE: &str =
+    "bios and their parts: `cargo xtask oracle`, the kernel's own code on random input; times are assumptions";
 
 const fn origin(kernels: &'static str, file: &'static str) -> [Origin; 1] {
     [Origin { kernels, file, function: "generic_file_direct_write, invalidate_inode_pages2_range", notes: "" }]
@@ -151,17 +159,33 @@ const BITS: Entry<Build> = Entry {
 const BOUNDED: Entry<Build> = Entry {
     name: "dio-4.20",
     summary: "plugged; look-ups end with the range, and asynchronous writes are not followed by one",
-    origin: &origin("4.20 .. 6.18", "mm/filemap.c, lib/xarray.c, block/fops.c"),
+    origin: &origin("4.20 .. 5.19", "mm/filemap.c, lib/xarray.c, fs/block_dev.c, fs/iomap/direct-io.c"),
     options: &options(100, InodeLock::Shared),
-    conformance: CONFORMANCE,
-    build: |options| Rules {
-        plug: true,
-        plug_above: 2,
-        lookup: Lookup::Bounded,
-        after: After::Synchronous,
-        ..rules(options)
-    },
+    conformance: ORACLE,
+    build: |options| bounded(options, Assembly::Blocks),
 };
+
+const ROUNDS: Entry<Build> = Entry {
+    name: "dio-6.0",
+    summary: "as dio-4.20; memory need only be aligned as DMA asks for it",
+    origin: &origin("6.0 .. 7.1", "mm/filemap.c, block/fops.c, block/bio.c, fs/iomap/direct-io.c"),
+    options: &options(100, InodeLock::Shared),
+    conformance: ORACLE,
+    build: |options| bounded(options, Assembly::Rounds),
+};
+
+const BIOS: Entry<Build> = Entry {
+    name: "dio-7.2",
+    summary: "as dio-6.0; pieces of memory end with each round of pages, alignment is looked at by bio",
+    origin: &origin("7.2", "mm/filemap.c, block/fops.c, lib/iov_iter.c, fs/iomap/direct-io.c"),
+    options: &options(100, InodeLock::Shared),
+    conformance: ORACLE,
+    build: |options| bounded(options, Assembly::Bios),
+};
+
+fn bounded(options: &Options, assembly: Assembly) -> Rules {
+    Rules { plug: true, plug_above: 2, lookup: Lookup::Bounded, after: After::Synchronous, assembly, ..rules(options) }
+}
 
 fn rules(options: &Options) -> Rules {
     Rules {
@@ -175,6 +199,7 @@ fn rules(options: &Options) -> Rules {
         slot_ps: options.unsigned("slot_ps"),
         page: Nanos(options.unsigned("dio_page_ns")),
         inode_lock: [InodeLock::Exclusive, InodeLock::Shared][options.unsigned("inode_lock") as usize],
+        assembly: Assembly::Requests,
     }
 }
 

@@ -167,7 +167,7 @@ const fn queue(
     max_sectors_kb: i64,
     max_segments: i64,
     rules: QueueRules,
-) -> [OptionSpec; 13 + rules::NR_OPTIONS] {
+) -> [OptionSpec; 14 + rules::NR_OPTIONS] {
     let [
         kind,
         classes,
@@ -238,6 +238,7 @@ const fn queue(
              (read calls until 4.6)",
         ),
         RING_NOWAIT,
+        io_max(0),
         rules::NOMERGES,
     ]
 }
@@ -253,6 +254,21 @@ const fn ring_nowait(default: usize) -> OptionSpec {
         "files io_uring tries without waiting: all regular ones (until 6.4), those that set FMODE_NOWAIT, or also \
          those whose poll says that they are ready (6.12)",
     )
+}
+
+/// Rules of a control group's limits: the place in [`crate::block::io_max::VERSIONS`].
+const fn io_max(version: usize) -> OptionSpec {
+    OptionSpec::choice(
+        "io_max",
+        &["5.10", "6.1", "6.12", "7.2"],
+        version,
+        "the kernel whose rules a control group's limits follow (io.max, blkio.throttle; 2.6.37 and later)",
+    )
+}
+
+/// The same with these rules of limits.
+const fn limited<const N: usize>(version: usize, options: [OptionSpec; N]) -> [OptionSpec; N] {
+    replaced(options, &[io_max(version)])
 }
 
 /// The same since 6.5 (caec5ebe77f9).
@@ -284,11 +300,12 @@ const QUEUE_2_6: &[OptionSpec] = before_nomerges(const { &queue(1000, 128, 128, 
 const QUEUE_2_6_18: &[OptionSpec] = before_nomerges(const { &queue(1000, 128, 512, 128, QueueRules::V2_6_18) });
 const QUEUE_2_6_38: &[OptionSpec] = &queue(250, 128, 512, 168, QueueRules::V2_6_38);
 const QUEUE_4: &[OptionSpec] = &queue(250, 128, 1280, 168, QueueRules::V2_6_38);
-const QUEUE_MQ: &[OptionSpec] = &queue(250, 0, 1280, 168, QueueRules::MULTI);
-const QUEUE_6_5: &[OptionSpec] = &marked(queue(250, 0, 1280, 168, QueueRules::MULTI));
-const QUEUE_6_11: &[OptionSpec] = &marked(queue(250, 0, 1280, 168, QueueRules::MULTI_6_11));
-const QUEUE_6_12: &[OptionSpec] = &polled(queue(250, 0, 1280, 168, QueueRules::MULTI_6_11));
-const QUEUE_6_18: &[OptionSpec] = &polled(queue(250, 0, 4096, 168, QueueRules::MULTI_6_11));
+const QUEUE_5: &[OptionSpec] = &queue(250, 0, 1280, 168, QueueRules::MULTI);
+const QUEUE_MQ: &[OptionSpec] = &limited(1, queue(250, 0, 1280, 168, QueueRules::MULTI));
+const QUEUE_6_5: &[OptionSpec] = &limited(1, marked(queue(250, 0, 1280, 168, QueueRules::MULTI)));
+const QUEUE_6_11: &[OptionSpec] = &limited(1, marked(queue(250, 0, 1280, 168, QueueRules::MULTI_6_11)));
+const QUEUE_6_12: &[OptionSpec] = &limited(2, polled(queue(250, 0, 1280, 168, QueueRules::MULTI_6_11)));
+const QUEUE_6_18: &[OptionSpec] = &limited(3, polled(queue(250, 0, 4096, 168, QueueRules::MULTI_6_11)));
 
 const NAMES_2_4: &[(&str, &str)] = &[];
 const NAMES_2_6: &[(&str, &str)] = &[("cfq", "cfq-2.6.6"), ("as", "anticipatory")];
@@ -661,6 +678,7 @@ pub const KERNELS: &[Kernel] = &[
         near: &[Near { from: (7, 3), to: (7, u32::MAX), differs: "its source was not read" }],
         summary: "7.2: as 6.18; windows that end with the file carry no marker",
         elevator_names: NAMES_7,
+        direct: "dio-7.2",
         readahead: "linux-7.2",
         ..MULTI_QUEUE_6_18
     },
@@ -763,7 +781,7 @@ const MULTI_QUEUE: Kernel = Kernel {
     plug: "task-5.16",
     elevator: "none",
     elevator_names: NAMES_6_1,
-    direct: "dio-4.20",
+    direct: "dio-6.0",
     filesystem: "ext4",
     writeback: "flusher",
     machine: "server-2024",
@@ -778,9 +796,11 @@ const MULTI_QUEUE_5: Kernel = Kernel {
         function: "blk_mq_make_request, blk_mq_submit_bio",
         notes: "read-ahead is exact; queue, kyber and BFQ are those of 6.1",
     }],
+    options: QUEUE_5,
     fault: "linux-5.4",
     plug: "task-5.10",
     elevator_names: NAMES_5,
+    direct: "dio-4.20",
     ..MULTI_QUEUE
 };
 

@@ -28,6 +28,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use crate::block::io_max::{self, IoMax};
 use crate::block::rules::QueueRules;
 use crate::block::{BlockQueue, QueueLimits, Submitted, Wakeup};
 use crate::direct_io;
@@ -244,8 +245,9 @@ struct World<'p, 's> {
     groups: RefCell<Groups>,
     /// Threads that wait for a call of another one.
     followers: RefCell<Vec<TaskId>>,
-    /// When the limits of the control group let the next read and the next write go.
-    throttled: Cell<[Nanos; 2]>,
+    /// Limits of the workload's control group, and the tasks whose bios they hold back.
+    limits: RefCell<Option<IoMax>>,
+    held_back: RefCell<Vec<TaskId>>,
     aio: RefCell<aio::Aio>,
     workers: RefCell<Workers>,
     opening: RefCell<open::OpeningState>,
@@ -383,6 +385,7 @@ impl<'p, 's> World<'p, 's> {
                 });
             }
         }
+        let io_max = io_max::VERSIONS[queue.unsigned("io_max") as usize];
         vfs.start(job, job.mapping_cached || fs.mapping_cached);
         vfs.wakes_one = queue.get("page_wait") == 1;
         let fault = (stack.fault.entry.build)(&stack.fault.options);
@@ -400,7 +403,8 @@ impl<'p, 's> World<'p, 's> {
             nr_files: files.len(),
             groups: RefCell::new(Groups::new(&threads)),
             followers: RefCell::new(Vec::new()),
-            throttled: Cell::new([Nanos::ZERO; 2]),
+            limits: RefCell::new(job.throttle.map(|limits| IoMax::new(io_max, &limits, hz))),
+            held_back: RefCell::default(),
             aio: RefCell::new(aio::Aio::new(threads.len())),
             workers: RefCell::default(),
             opening: RefCell::new(open::OpeningState::new(job)),
@@ -873,22 +877,29 @@ impl<'p, 's> World<'p, 's> {
 
     /// Holds a bio back as the limits of the workload's control group want it.
     async fn throttle(&self, dir: Dir, nr_sectors: u32) {
-        let Some(limits) = self.plan.job.throttle else { return };
-        let own = self.thread_of(self.current.get()).is_some_and(|thread| !thread.stranger);
-        if !own {
+        let task = self.current.get();
+        let own = self.thread_of(task).is_some_and(|thread| !thread.stranger);
+        let passes = {
+            let mut limits = self.limits.borrow_mut();
+            let Some(limits) = limits.as_mut().filter(|_| own) else { return };
+            limits.submit(self.now.get(), dir, u64::from(nr_sectors) * SECTOR_BYTES, task)
+        };
+        if passes {
             return;
         }
-        let kind = usize::from(dir == Dir::Write);
-        let cost = |amount: u64, rate: u64| (amount * 1_000_000_000).checked_div(rate).unwrap_or(0);
-        let bytes = u64::from(nr_sectors) * SECTOR_BYTES;
-        let takes = cost(bytes, limits.bytes[kind]).max(cost(1, limits.bios[kind]));
-        let mut free = self.throttled.get();
-        let goes = free[kind].max(self.now.get());
-        free[kind] = goes + Nanos(takes);
-        self.throttled.set(free);
-        while self.now.get() < goes {
+        self.held_back.borrow_mut().push(task);
+        while self.held_back.borrow().contains(&task) {
+            let timer = self.limits.borrow().as_ref().and_then(IoMax::timer);
+            let Some(at) = timer else { unreachable!("somebody is held back") };
             self.kick_io();
-            self.sleep_until(goes).await;
+            self.sleep_until(at).await;
+            let gone = self.limits.borrow_mut().as_mut().map(|limits| limits.fire(self.now.get()));
+            for other in gone.into_iter().flatten() {
+                self.held_back.borrow_mut().retain(|held| *held != other);
+                if other != task {
+                    self.wake(other);
+                }
+            }
         }
     }
 

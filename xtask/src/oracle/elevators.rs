@@ -21,7 +21,7 @@ use super::{Case, Policy, Step};
 /// Tick rate of the shim.
 pub(super) const HZ: u32 = 250;
 
-const HEADERS: &[&str] = &[
+pub(super) const HEADERS: &[&str] = &[
     "linux/list.h",
     "linux/hash.h",
     "linux/hashtable.h",

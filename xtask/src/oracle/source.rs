@@ -30,7 +30,8 @@ name=$(echo "$names" | grep -Fx "$wanted") || name=$(echo "$names" | tail -n 1)
 apt-get "$@" -q download "$name" >&2
 mkdir -p unpacked
 dpkg-deb --fsys-tarfile "$name"_*.deb | tar -xO "./usr/src/$name.tar.xz" |
-    tar -xJ -C unpacked --strip-components=1 "$name/block" "$name/include/linux" "$name/lib" "$name/mm"
+    tar -xJ -C unpacked --strip-components=1 --wildcards --no-wildcards-match-slash \
+    "$name/block" "$name/include/linux" "$name/lib" "$name/mm" "$name/fs/iomap" "$name/fs/*.c"
 dpkg-deb -f "$name"_*.deb Version >version
 rm -rf lists cache parts "$name"_*.deb
 mv unpacked source
@@ -46,7 +47,9 @@ pub(super) struct Source {
 pub(super) fn unpacked(kernel: &Packaged) -> Result<Source, String> {
     let folder = target_folder().join("oracle").join(kernel.name);
     let folder = std::path::absolute(folder).map_err(|error| error.to_string())?;
-    if !folder.join("source").is_dir() {
+    // One of an earlier time may not have all that policies are made of by now.
+    if !folder.join("source/fs").is_dir() {
+        let _ = std::fs::remove_dir_all(&folder);
         eprintln!("fetching {} of {}", kernel.package, kernel.suite);
         let command =
             Command::new("sh").args(["-c", FETCH, "sh"]).arg(&folder).args([kernel.package, kernel.suite]).output();
@@ -134,7 +137,8 @@ fn included(line: &str) -> Option<&str> {
 fn cuts(from: &Path, policy: &Policy) -> Result<String, String> {
     let (mut macros, mut declared, mut defined) = (String::new(), String::new(), String::new());
     for (file, names) in policy.cuts {
-        let text = read(&from.join(file))?;
+        // Some came later than others.
+        let Ok(text) = read(&from.join(file)) else { continue };
         let lines: Vec<&str> = text.lines().collect();
         for part in names.iter().filter_map(|name| cut(&lines, name)) {
             let text = part.join("\n") + "\n";
@@ -159,7 +163,8 @@ fn cut<'a>(lines: &'a [&'a str], name: &str) -> Option<&'a [&'a str]> {
             .any(|(at, _)| !line[..at].ends_with(is_word) && line[at + name.len()..].starts_with('('))
     };
     for (at, line) in lines.iter().enumerate() {
-        if line.strip_suffix(" {") == Some(name) {
+        let type_begins = *line == name && lines.get(at + 1) == Some(&"{");
+        if line.strip_suffix(" {") == Some(name) || type_begins {
             let rows = lines[at..].iter().position(|line| *line == "};")?;
             return lines.get(at..=at + rows);
         }
@@ -197,6 +202,8 @@ mod tests {
         assert_eq!(cut(&lines, "twice"), Some(&lines[3..8]));
         assert_eq!(cut(&lines, "use"), Some(&lines[8..]));
         assert_eq!(cut(&lines, "wice"), None);
+        let kind = ["struct kind", "{", "\tint x;", "};"];
+        assert_eq!(cut(&kind, "struct kind"), Some(&kind[..]));
         assert_eq!(included("# include \"blk.h\""), Some("blk.h"));
         assert_eq!([number("6.12.118-1"), number("7.2.13-1")], [612, 702]);
     }

@@ -2,11 +2,23 @@
 //! used.
 
 use super::{BIO_MAX_PAGES, Class, Done, World};
+use crate::direct_io::bios::{Assembly, Bio, Buffer, Disk};
 use crate::direct_io::{After, InodeLock};
 use crate::event::{Content, Dir, Eviction, FileId, Op, UnplugCause, What};
 use crate::page_cache::Flag;
 use crate::plug::Plugging;
-use crate::units::{PAGE_BYTES, PageIndex, SECTOR_BYTES};
+use crate::units::{PAGE_BYTES, PageIndex, SECTOR_BYTES, Sector};
+
+/// What disks have in common here.
+const DISK: Disk = Disk {
+    logical: SECTOR_BYTES,
+    physical: SECTOR_BYTES,
+    max_sectors: 0,
+    max_segments: 0,
+    segment_bytes: 65_536,
+    chunk_sectors: 0,
+    dma_mask: SECTOR_BYTES - 1,
+};
 
 /// The cached pages of a file as of one of its changes.
 #[derive(Clone, Debug, Default)]
@@ -71,18 +83,14 @@ impl World<'_, '_> {
         if plug {
             self.start_plug();
         }
-        let max_pages = BIO_MAX_PAGES.min(self.block.borrow().max_pages()).max(1);
         let class = Class { sync: dir == Dir::Read || self.direct.sync, no_idle: false };
-        let mut at = offset;
-        while at < end_offset {
+        let transfer_end = self.transfer_end(op, file, offset, len_bytes).max(end_offset);
+        let (mut at, mut bio) = (offset, Bio::default());
+        while at < transfer_end {
             let page = PageIndex::of(at);
             self.map(file, page).await;
-            let nr_pages = {
-                let vfs = self.vfs.borrow();
-                max_pages.min(vfs.pages_to_boundary(&self.fs, file, page)).min(end.0 - page.0)
-            };
-            let next = ((page.0 + nr_pages) * PAGE_BYTES).min(end_offset);
             let sector = self.vfs.borrow().sector_of(&self.fs, file, page).plus(at % PAGE_BYTES / SECTOR_BYTES);
+            let next = at + self.next_part(&mut bio, file, sector, (offset, at, transfer_end));
             let nr_sectors = (next - at).div_ceil(SECTOR_BYTES) as u32;
             self.sched.borrow_mut().count_up(counter);
             self.submit_as(class, dir, Content::Data, (sector, nr_sectors), false, Done::Counted(counter)).await;
@@ -104,6 +112,34 @@ impl World<'_, '_> {
             self.invalidate(file, offset, end_offset.saturating_sub(offset)).await;
         }
         end_offset.saturating_sub(offset)
+    }
+
+    /// Where the transfer of a call ends: whole sectors, and of a file that is read its last block.
+    fn transfer_end(&self, op: Op, file: FileId, offset: u64, len_bytes: u32) -> u64 {
+        let (end, vfs) = (offset + u64::from(len_bytes), self.vfs.borrow());
+        let file_bytes = vfs.file_bytes(file);
+        if self.direct.assembly == Assembly::Requests || offset >= file_bytes {
+            return offset;
+        }
+        let blocks = op == Op::Read && !vfs.is_device(file);
+        end.min(if blocks { file_bytes.next_multiple_of(PAGE_BYTES) } else { file_bytes })
+            .next_multiple_of(SECTOR_BYTES)
+    }
+
+    /// Bytes of the next part of a call that has come from `offset` to `at`, with what is left of its bio.
+    fn next_part(&self, bio: &mut Bio, file: FileId, sector: Sector, (offset, at, end): (u64, u64, u64)) -> u64 {
+        let page = PageIndex::of(at);
+        let (block, nr_pages) = (self.block.borrow(), self.vfs.borrow().pages_to_boundary(&self.fs, file, page));
+        let until = |nr_pages: u64| page.0.saturating_add(nr_pages).saturating_mul(PAGE_BYTES).min(end);
+        if self.direct.assembly == Assembly::Requests {
+            return until(nr_pages.min(BIO_MAX_PAGES).min(block.max_pages()).max(1)) - at;
+        }
+        let disk = Disk { max_sectors: block.max_sectors().into(), max_segments: block.max_segments().into(), ..DISK };
+        if bio.bytes() == 0 {
+            let left = (until(nr_pages) - at).next_multiple_of(SECTOR_BYTES);
+            *bio = Bio::assemble(self.direct.assembly, &disk, Buffer::APART, at - offset, left);
+        }
+        bio.cut(&disk, sector.0)
     }
 
     /// Writes the dirty cached pages of a range and waits for them (`filemap_write_and_wait_range`).

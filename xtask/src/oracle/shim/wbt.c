@@ -47,6 +47,7 @@ struct wait_queue_entry {
 #define blk_stat_deactivate(cb) ((cb)->timer.pending = false)
 #define blk_mq_debugfs_register_rqos(...) ((void)0)
 #define blk_mq_debugfs_unregister_rqos(...) ((void)0)
+#define blk_mq_debugfs_unregister_queue_rqos(q) ((void)(q))
 static bool prepare_to_wait_exclusive(wait_queue_head_t *queue, struct wait_queue_entry *entry, int state)
 {
 	bool empty = list_empty(&queue->head);
@@ -94,8 +95,16 @@ struct elevator_queue { unsigned long flags; };
 struct mutex { int unused; };
 #define mutex_lock(m) ((void)(m))
 #define mutex_unlock(m) ((void)(m))
-struct request_queue { struct gendisk *disk; struct rq_qos *rq_qos; struct elevator_queue *elevator; struct mutex rq_qos_mutex, debugfs_mutex;
-	unsigned long queue_flags; };
+struct request_queue {
+	struct gendisk *disk;
+	struct rq_qos *rq_qos;
+	struct elevator_queue *elevator;
+	struct mutex rq_qos_mutex, debugfs_mutex;
+	unsigned long queue_flags;
+	/* Until 5.15. */
+	spinlock_t queue_lock;
+	struct backing_dev_info *backing_dev_info;
+};
 struct gendisk { struct backing_dev_info *bdi; struct request_queue *queue; struct mutex rqos_state_mutex; char disk_name[1]; };
 struct blk_mq_debugfs_attr { int unused; };
 
@@ -283,6 +292,7 @@ static void shim_begin(const struct step *step)
 	memset(&shim_bdi, 0, sizeof(shim_bdi));
 	nr_flying = nr_runnable = nr_tagless = 0;
 	queue.disk = &disk;
+	queue.backing_dev_info = &shim_bdi;
 	disk.queue = &queue;
 	disk.bdi = &shim_bdi;
 	shim_depth = step->arg[0];
