@@ -120,7 +120,7 @@ fn far(facts: &Facts<'_>) -> Option<Cost> {
 mod tests {
     use super::super::device::tests::{bandwidth, latency};
     use super::super::edges::{Alone, AloneEdge, hold, hold_cost, spread};
-    use crate::digest::Class;
+    use crate::digest::{Class, Spread};
     use super::RULE;
 
     #[test]
