@@ -37,7 +37,7 @@ pub trait Reclaim {
     }
 }
 
-/// What a kernel keeps of a control group's folios: two lists, or generations.
+/// The lists in which a kernel keeps a control group's folios: two, or one a generation.
 pub trait Lists {
     /// Adds a folio to the cache. `shadow` is what its predecessor left; a `dropbehind` folio is never marked.
     fn add(&mut self, nr_pages: u64, shadow: Option<Shadow>, dropbehind: bool) -> FolioId;

@@ -128,7 +128,7 @@ fn draw(rng: &mut Rng, _: &Stack) -> Case {
     while (steps.len() as i64) < nr_steps {
         let first = if between(0, 1) == 0 { between(0, pages - 1) } else { between(0, hot - 1) };
         let some = between(1, most);
-        match between(0, 23) {
+        match between(0, 24) {
             0..=5 => {
                 let add = if between(0, 7) == 0 { 'A' } else { 'a' };
                 steps.push(Step::new(add, &[first, some, if between(0, 3) == 0 { 0 } else { order }]));
@@ -144,6 +144,15 @@ fn draw(rng: &mut Rng, _: &Stack) -> Case {
             13 => steps.push(Step::new('c', &[first, some])),
             14 => steps.push(Step::new('p', &[first, some])),
             15 if between(0, 2) == 0 => steps.push(Step::new('g', &[])),
+            16 => {
+                // Folios come back to their tier while their generation is the oldest.
+                let (reads, wanted) = (between(1, 5), between(1, 128));
+                for _ in 0..between(2, 8) {
+                    steps.push(Step::new('a', &[first, some, 0]));
+                    steps.extend((0..reads).map(|_| Step::new('m', &[first, some])));
+                    steps.push(Step::new('q', &[wanted]));
+                }
+            }
             _ => {
                 let wanted = [1, between(1, 64), between(1, most), between(1, pages)][between(0, 3) as usize];
                 steps.push(Step::new('q', &[wanted]));

@@ -2,12 +2,12 @@
 //!
 //! There are two to four generations. A new folio goes to an old one, a folio that a fault brought in to a young one.
 //! `read(2)` only counts on the folio itself; its tier grows with the logarithm of the reads. Reclaim walks the oldest
-//! generation from its tail: a folio that was promoted meanwhile goes to its own generation; one whose tier is above the
-//! last tier in use goes to the next generation and loses its reads; the others are evicted, unless page tables used
-//! them. That last tier is found by feedback: of each tier it is known how many pages were evicted or moved on, and how
-//! many of those evicted returned soon; a tier that returns more often, in proportion, than the first is kept. Half of
-//! these counts stays when a generation ends. An oldest generation that is empty ends as long as there are three; when
-//! there are too few, or their sizes are out of balance, reclaim begins a new one (ageing).
+//! generation from its tail: a folio that was promoted meanwhile goes to its own generation; one whose tier is above
+//! the last tier in use goes to the next generation and loses its reads; the others are evicted, unless page tables
+//! used them. That last tier is found by feedback: of each tier it is known how many pages were evicted or moved on,
+//! and how many of those evicted returned soon; a tier that returns more often, in proportion, than the first is kept.
+//! Half of these counts stays when a generation ends. An oldest generation that is empty ends as long as there are
+//! three; when there are too few, or their sizes are out of balance, reclaim begins a new one (ageing).
 //! A call of reclaim scans at priority 12 (a 4096th of all pages), then 11, and so on until 32 pages are free.
 //!
 //! Source: Linux 6.1, 6.12 and 7.2, mm/vmscan.c (`lru_gen_shrink_lruvec`, `evict_folios`, `sort_folio`, `get_tier_idx`,
@@ -96,7 +96,7 @@ pub struct Rules {
     pub reads: Reads,
     /// How far a scan goes.
     pub pass: Pass,
-    /// What is locked moves on to the next generation, and is not tried.
+    /// A locked folio moves on to the next generation, and is not tried.
     pub sorts_busy: bool,
     /// A folio that enters the youngest generation loses its reads.
     pub young_forgets: bool,
@@ -174,7 +174,7 @@ enum Home {
     Isolated,
 }
 
-/// What a folio carries.
+/// Flags and counter of a folio.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Marks {
     /// The index of its generation (the number modulo 4), which may be another than that of its list.

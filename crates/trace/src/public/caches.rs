@@ -7,7 +7,8 @@
 //! ```
 //! Policies are those of `iowhy models reclaim`: the kernels' two lists and generations (pages alone) are driven as a
 //! control group of that many pages which reads: each use marks its page, a charge over the limit reclaims, and the
-//! statistics are folded every two seconds of the trace. Every request counts, deletions among them; those without bytes do not.
+//! statistics are folded every two seconds of the trace. Every request counts, deletions among them; those without
+//! bytes do not.
 //!
 //! Source: libCacheSim 0.3.5, `cache.c`: equal counts, frozen in `tests.rs`. Limits: 2^32
 //! different keys or pages; the kernels' lists know neither dirty pages nor mappings here.
