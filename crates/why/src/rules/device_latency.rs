@@ -1,5 +1,7 @@
 //! Each command takes longer at the device, small ones as much as large ones.
 
+use std::ops::Range;
+
 use super::cost::{Cost, Facts, SEEN};
 use super::device::{Kind, found};
 use super::instead::{Saved, WAITS, kinds, own, price, times};
@@ -51,10 +53,13 @@ const OTHERS: f64 = 0.25;
 /// Part of their time that classes of long ones have.
 const MOSTLY: f64 = 0.5;
 /// Times of a lone small read, ns, without a moving head and with one: beyond what any sound drive or volume takes,
-/// usual, and of the slowest and the fastest that are sound.
-const LONG: [f64; 2] = [2e6, 30e6];
-const USUAL: [f64; 2] = [0.5e6, 8e6];
-const SOUND: [[f64; 2]; 2] = [[1e6, 0.1e6], [16e6, 4e6]];
+/// usual, and of the fastest and the slowest that are sound.
+const LONG: f64 = 2e6;
+const LONG_SEEK: f64 = 30e6;
+const USUAL: f64 = 0.5e6;
+const USUAL_SEEK: f64 = 8e6;
+const SOUND: Range<f64> = 0.1e6..1e6;
+const SOUND_SEEK: Range<f64> = 4e6..16e6;
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     unbuffered(facts).or_else(|| far(facts))
@@ -88,19 +93,21 @@ fn unbuffered(facts: &Facts<'_>) -> Option<Cost> {
 /// Small reads, one by one, each of which takes longer than any sound device of this kind does.
 fn far(facts: &Facts<'_>) -> Option<Cost> {
     let (sectors, nr) = own(facts, 0);
-    let of_kind = usize::from(facts.of_disk("rotational")? == "1");
+    let (limit, usual, sound) = match facts.of_disk("rotational")? {
+        "1" => (LONG_SEEK, USUAL_SEEK, SOUND_SEEK),
+        _ => (LONG, USUAL, SOUND),
+    };
     let busy = facts.digest.commands.own_busy[0] as f64;
     let sum: f64 = times(facts, 0).map(Spread::sum).sum();
-    let long: f64 = times(facts, 0).filter(|class| class.median() >= LONG[of_kind]).map(Spread::sum).sum();
+    let long: f64 = times(facts, 0).filter(|class| class.median() >= limit).map(Spread::sum).sum();
     let others: u64 = facts.others.iter().map(|(_, nr)| nr).sum();
     let alone = sum <= LONE * busy && others as f64 <= OTHERS * nr && busy >= BUSY * facts.whole_ns;
     if nr < ENOUGH || sectors > SMALL || !alone || long < MOSTLY * sum {
         return None;
     }
     let (waits, each) = (facts.of_kinds(kinds(0), &WAITS), sum / nr);
-    let without = |usual: f64| waits * (1.0 - usual / each);
-    let [slowest, fastest] = SOUND[of_kind];
-    let saved = Saved::of(without(USUAL[of_kind]), without(slowest), without(fastest));
+    let without = |lone: f64| waits * (1.0 - lone / each);
+    let saved = Saved::of(without(usual), without(sound.end), without(sound.start));
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
@@ -109,7 +116,7 @@ fn far(facts: &Facts<'_>) -> Option<Cost> {
             "reads of {:.0} KiB, one by one, take {:.1} ms each at the device; {:.1} ms is usual",
             sectors / 2.0,
             each / 1e6,
-            USUAL[of_kind] / 1e6
+            usual / 1e6
         ),
         setting: "a faster device, or more reads in flight (prefetch, threads)".to_owned(),
         evidence: vec![("time of a read at the device", each, Unit::Ns), ("reads", nr, Unit::Count)],
@@ -161,7 +168,8 @@ mod tests {
             ("LONE", |a, x| a.digest.commands.own_busy[0] = x as u64, 416_700_000.0, 416_600_000.0),
             ("BUSY", |a, x| a.digest.elapsed.0 = x as u64, 1_000_000_000.0, 1_000_000_001.0),
             ("OTHERS", |a, x| a.others = vec![("cp".to_owned(), x as u64)], 25.0, 26.0),
-            ("LONG", |a, x| a.set("sda", "rotational", &x.to_string()), 0.0, 1.0),
+            ("LONG", |a, x| a.requests(0, 100, 8, x), 3e8, 1.7e8),
+            ("a moving head", |a, x| a.set("sda", "rotational", &x.to_string()), 0.0, 1.0),
         ];
         hold_cost(&RULE, remote, (75.0, 0.8), edges);
         let mostly: AloneEdge = (
@@ -178,7 +186,20 @@ mod tests {
         let found = remote().ask(&RULE).expect("a cost");
         assert!((found.saves_pct - 75.0).abs() < 0.1, "{}: a tenth of 5 ms", "USUAL");
         let [least, most] = found.bounds_pct;
-        assert!((least - 66.7).abs() < 0.1 && (most - 81.7).abs() < 0.1, "{}: {found:?}", "SOUND");
+        assert!((least - 66.7).abs() < 0.1 && most > 81.6, "{}: {found:?}", "SOUND");
+        // 40 ms with a head: 4/5 of it are saved, 3/5 at least, 9/10 at most.
+        let seeks = || {
+            Alone::of(|a| {
+                a.set("recording", "disk", "sda");
+                a.set("sda", "rotational", "1");
+                a.digest.elapsed = iowhy_stack::units::Nanos(4_000_000_000);
+                a.requests(0, 100, 8, 4e9);
+            })
+        };
+        hold_cost(&RULE, seeks, (80.0, 0.8), &[("LONG_SEEK", |a, x| a.requests(0, 100, 8, x), 3.2e9, 2.4e9)]);
+        let found = seeks().ask(&RULE).expect("a cost");
+        assert!((found.saves_pct - 80.0).abs() < 0.1, "{}: {found:?}", "USUAL_SEEK");
+        assert!((found.bounds_pct[0] - 60.0).abs() < 0.1, "{}: {found:?}", "SOUND_SEEK");
     }
 
     #[test]
