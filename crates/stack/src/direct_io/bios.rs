@@ -314,7 +314,7 @@ pub fn of_file(
 
 impl Progress<'_> {
     fn is_aligned(&self, bits: u64) -> bool {
-        bits % self.disk.logical == 0
+        bits.is_multiple_of(self.disk.logical)
     }
 
     /// The memory that comes next.
