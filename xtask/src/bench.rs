@@ -14,6 +14,7 @@ mod histogram_record;
 mod live;
 mod page_path;
 mod peer;
+mod recorder;
 mod statistics;
 mod stored_events;
 mod table;
@@ -198,23 +199,26 @@ fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// `bench [--json] [--quick] [NAME...]`.
+/// `bench [--json] [--quick] [NAME...]`, or `bench recorder [--quick] [--page]`, which is not one of all benches.
 ///
 /// The first call is in whatever profile xtask was built with; it calls itself again, optimised and with the peers.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let mut names = Vec::new();
     let (mut json, mut quick, mut measure, mut no_crates) = (false, false, false, None);
+    let (mut recorder, mut page) = (false, false);
     for argument in arguments {
         match argument.as_str() {
             "--json" => json = true,
             "--quick" => quick = true,
+            "recorder" => recorder = true,
+            "--page" => page = true,
             // Internal: this is the optimised call.
             "--measure" => measure = true,
             "--without-crates" => no_crates = Some("the crates of the peers could not be built".to_owned()),
             name if BENCHES.iter().any(|bench| bench.name == name) => names.push(name),
             other => {
                 let known: Vec<&str> = BENCHES.iter().map(|bench| bench.name).collect();
-                return Err(format!("no bench `{other}`; there are {}", known.join(", ")));
+                return Err(format!("no bench `{other}`; there are {}, recorder", known.join(", ")));
             }
         }
     }
@@ -223,6 +227,9 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     }
     let folder = target_folder().join("bench");
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    if recorder {
+        return recorder::run(&folder, quick, page);
+    }
     let setting = if quick {
         Setting { pairs: 3, divisor: 8, folder, no_crates }
     } else {

@@ -83,6 +83,12 @@ const COMMANDS: &[Command] = &[
         run: bench::run,
     },
     Command {
+        name: "bench",
+        arguments: "recorder [--quick] [--page]",
+        about: "price of the recorders, triggers, kills, neighbours, as root (docs/BENCH.md)",
+        run: bench::run,
+    },
+    Command {
         name: "map",
         arguments: "[--check]",
         about: "crates, rooms and arrows into docs/MAP.md; fails on an upward arrow or a circle",

@@ -34,6 +34,9 @@ const PROGRAMS: &[(&str, &str)] = &[
     (spell::DICTIONARY, "hunspell-en-gb"),
     ("gpg", "gnupg"),
     ("gpgv", "gpgv"),
+    ("clang", "clang"),
+    ("llvm-strip", "llvm"),
+    ("/usr/include/bpf/bpf_helpers.h", "libbpf-dev"),
 ];
 
 fn is_root() -> bool {

@@ -2,6 +2,7 @@
 
 mod arm;
 mod price;
+mod sum;
 
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -107,6 +108,9 @@ enum Action {
         #[arg(value_name = "PID")]
         pids: Vec<u32>,
     },
+    /// Add up times in the kernel by process, file and disk, for hours
+    #[command(after_help = sum::HELP)]
+    Sum(sum::Options),
     /// Measure the price of watching: throughput lost, time of an event
     #[command(after_help = price::HELP)]
     Price(price::Options),
@@ -272,6 +276,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             record(&request, output, arguments.json)
         }
         Action::Arm(options) => arm::arm(options, arguments.json),
+        Action::Sum(options) => sum::sum(options, arguments.json),
         Action::Price(options) => price::price(options, arguments.json),
         Action::Disarm { pids } => arm::disarm(pids, arguments.json),
         Action::Import { from, to, of, output } => {

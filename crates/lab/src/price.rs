@@ -3,8 +3,8 @@
 //! ```text
 //! job        words of `iowhy run`, a command, or by default direct reads of 4 KiB on a loop device whose file is in
 //!            memory: its requests cost next to nothing, so the events are as large a part of them as they can be
-//! ways       tracefs armed (rings that overwrite) and recording, of the whole machine; blktrace, bpftrace's biosnoop
-//!            and perf trace where they are installed
+//! ways       tracefs armed (rings that overwrite) and recording, sums by BPF, of the whole machine; blktrace,
+//!            bpftrace's biosnoop and perf trace where they are installed
 //! judge      the difference of each from the job without, from all blocks (`stats::blocks`): throughput that is lost,
 //!            and what the 99th percentile of its calls gains
 //! ns/event   the time that was lost against the events that were recorded meanwhile
@@ -21,6 +21,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use iowhy_live::capture::flight::Flight;
+use iowhy_live::capture::sum::Sums;
 use iowhy_live::capture::{Ask, Capture, CaptureError, Level};
 use iowhy_live::command::Running;
 use iowhy_live::ledger::{Guard, Ledger, LoopOptions};
@@ -37,7 +38,7 @@ use crate::run::{self, Backend, Executed, Refusal, RunRecord, RunRequest, Varian
 /// The job and the ways to be priced.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Words of `iowhy run`; the usual job without any.
+    /// Words of `iowhy run`, in which DISK stands for a disk in memory; the usual job without any.
     pub job: Vec<String>,
     /// A command instead.
     pub command: Vec<String>,
@@ -63,6 +64,7 @@ pub struct Row {
     pub ci_pct: [f64; 2],
     /// Growth of the 99th percentile, percent; nothing of commands.
     pub p99_pct: Option<f64>,
+    pub p99_ci_pct: Option<[f64; 2]>,
 }
 
 /// The prices.
@@ -99,8 +101,13 @@ const LEVEL: f64 = 0.95;
 const BYTES: u64 = 64 << 20;
 /// Rings of the armed recorder, bytes.
 const MEMORY: u64 = 64 << 20;
+/// Memory of the sums, bytes.
+const SUMS: u64 = 16 << 20;
 /// The metric of the recorded events.
 const EVENTS: &str = "watched_events";
+
+/// Stands for the disk in words.
+const DISK: &str = "DISK";
 
 /// A way of watching.
 #[derive(Copy, Clone, Debug)]
@@ -108,6 +115,7 @@ enum Way {
     Without,
     Armed,
     Recording,
+    Summing,
     Peer(&'static Peer),
 }
 
@@ -181,12 +189,17 @@ impl Way {
         match self {
             Way::Without => "without",
             Way::Armed | Way::Recording => "tracefs",
+            Way::Summing => "bpf",
             Way::Peer(peer) => peer.name,
         }
     }
 
     fn mode(self) -> &'static str {
-        if matches!(self, Way::Armed) { "armed" } else { "recording" }
+        match self {
+            Way::Armed => "armed",
+            Way::Summing => "aggregating",
+            Way::Without | Way::Recording | Way::Peer(_) => "recording",
+        }
     }
 
     fn label(self) -> String {
@@ -201,7 +214,7 @@ fn ways() -> (Vec<Way>, Vec<(String, String)>) {
     let (here, missing): (Vec<&Peer>, Vec<&Peer>) = PEERS.iter().partition(|peer| installed(peer.program));
     let peers = here.into_iter().map(Way::Peer);
     let missing = missing.into_iter().map(|peer| (peer.name.to_owned(), format!("no `{}` in PATH", peer.program)));
-    ([Way::Without, Way::Armed, Way::Recording].into_iter().chain(peers).collect(), missing.collect())
+    ([Way::Without, Way::Armed, Way::Recording, Way::Summing].into_iter().chain(peers).collect(), missing.collect())
 }
 
 /// Why a peer did not watch.
@@ -220,6 +233,7 @@ enum Watching {
     Nothing,
     Armed(Box<Flight>),
     Recording(Capture),
+    Summing(Box<Sums>),
     Peer { peer: &'static Peer, running: Running, out: JoinHandle<Vec<u8>>, _noted: Option<Guard> },
 }
 
@@ -241,9 +255,10 @@ impl Watching {
             Way::Without => Watching::Nothing,
             Way::Armed => Watching::Armed(Box::new(Flight::start(&ask, ledger, MEMORY, false).map_err(captured)?)),
             Way::Recording => Watching::Recording(Capture::start_with(&ask, ledger).map_err(captured)?),
+            Way::Summing => Watching::Summing(Box::new(Sums::start(&ask, SUMS).map_err(captured)?)),
             Way::Peer(peer) => {
                 let mut command = Command::new(peer.program);
-                let node = |word: &&str| if *word == "DISK" { disk.as_os_str().to_owned() } else { (*word).into() };
+                let node = |word: &&str| if *word == DISK { disk.as_os_str().to_owned() } else { (*word).into() };
                 command.args(peer.arguments.iter().map(node)).stdin(Stdio::null());
                 let started = io::pipe().and_then(|(out, into)| {
                     command.stdout(into.try_clone()?).stderr(into);
@@ -268,6 +283,7 @@ impl Watching {
             Watching::Nothing => Ok(0),
             Watching::Armed(flight) => Ok(flight.events()),
             Watching::Recording(capture) => Ok(capture.stop().map_err(captured)?.cost.events),
+            Watching::Summing(sums) => Ok(sums.stop().map_err(captured)?.events()),
             Watching::Peer { peer, running, out, .. } => {
                 running.interrupt();
                 let _ = running.end();
@@ -308,7 +324,10 @@ impl Backend for Watched {
 }
 
 /// The usual job's disk: a loop device on a file in memory.
-fn disk(ledger: &Ledger) -> Result<(PathBuf, Guard), PriceError> {
+///
+/// # Errors
+/// If it cannot be made.
+pub fn disk(ledger: &Ledger) -> Result<(PathBuf, Guard), PriceError> {
     let path = Path::new("/dev/shm").join(format!("iowhy-price-{}", std::process::id()));
     let refused = |error: iowhy_live::ledger::LedgerError| PriceError::Run(error.into());
     let (files, file) = ledger.create_files(std::slice::from_ref(&path)).map_err(refused)?;
@@ -319,15 +338,23 @@ fn disk(ledger: &Ledger) -> Result<(PathBuf, Guard), PriceError> {
     Ok((node, file.and(attached)))
 }
 
+/// Words of the job.
+fn job(asked: &Asked) -> Vec<String> {
+    if !asked.job.is_empty() {
+        return asked.job.clone();
+    }
+    let runtime = format!("--runtime={}ms", asked.length.as_millis());
+    let job = ["fio", "--name=price", "--rw=randread", "--bs=4k", "--direct=1", "--ioengine=psync", "--filename=DISK"];
+    job.into_iter().chain(["--time_based", &runtime]).map(str::to_owned).collect()
+}
+
 /// The request for the job, once.
 fn request(asked: &Asked, disk: Option<&Path>) -> Result<Box<RunRequest>, PriceError> {
     let mut words: Vec<String> =
         ["--on=live", &format!("--runs={}", asked.runs), &format!("--seed={}", asked.seed)].map(str::to_owned).into();
     if let Some(disk) = disk {
-        let runtime = format!("--runtime={}ms", asked.length.as_millis());
-        let name = format!("--filename={}", disk.display());
-        let job = ["fio", "--name=price", "--rw=randread", "--bs=4k", "--direct=1", "--ioengine=psync"];
-        words.extend(job.into_iter().chain(["--time_based", &runtime, &name]).map(str::to_owned));
+        let named = |word: &String| word.replace(DISK, &disk.display().to_string());
+        words.extend(job(asked).iter().map(named));
     } else if asked.command.is_empty() {
         words.extend(asked.job.iter().cloned());
     } else {
@@ -343,7 +370,7 @@ fn request(asked: &Asked, disk: Option<&Path>) -> Result<Box<RunRequest>, PriceE
 /// If the job cannot be run, or the kernel cannot be traced, or a signal comes.
 pub fn price(asked: &Asked, tell: &dyn Fn(&str)) -> Result<Prices, PriceError> {
     let (ledger, _) = Ledger::open().map_err(CaptureError::from)?;
-    let own = asked.job.is_empty() && asked.command.is_empty();
+    let own = asked.command.is_empty() && job(asked).iter().any(|word| word.contains(DISK));
     let made = if own { Some(disk(&ledger)?) } else { None };
     let mut request = request(asked, made.as_ref().map(|(node, _)| node.as_path()))?;
     let node = match &made {
@@ -433,6 +460,7 @@ fn compared(table: &[Vec<Option<Run>>], ways: &[Way]) -> Option<Vec<Row>> {
     let times = blocks::differences(&logarithms(&|run| Some(run.time))?, LEVEL);
     let tails = logarithms(&|run| run.p99).map(|tails| blocks::differences(&tails, LEVEL));
     let lost = |logarithm: f64| 100.0 * (1.0 - (-logarithm).exp());
+    let gained = |logarithm: f64| 100.0 * (logarithm.exp() - 1.0);
     let row = |(nr, time): (usize, &blocks::Difference)| {
         let arm = whole[nr + 1];
         let events = mean(arm, |run| run.events);
@@ -444,7 +472,8 @@ fn compared(table: &[Vec<Option<Run>>], ways: &[Way]) -> Option<Vec<Row>> {
             ns_per_event: (events > 0.0).then(|| throughput_pct / 100.0 * mean(arm, |run| run.length_ns) / events),
             throughput_pct,
             ci_pct: [lost(time.low), lost(time.high)],
-            p99_pct: tails.as_ref().map(|tails| 100.0 * (tails[nr].centre.exp() - 1.0)),
+            p99_pct: tails.as_ref().map(|tails| gained(tails[nr].centre)),
+            p99_ci_pct: tails.as_ref().map(|tails| [gained(tails[nr].low), gained(tails[nr].high)]),
         }
     };
     Some(times.iter().enumerate().map(row).collect())
@@ -460,6 +489,7 @@ pub fn json(prices: &Prices) -> Value {
             "ns_per_event": row.ns_per_event.map(finite),
             "throughput_pct": finite(row.throughput_pct),
             "p99_pct": row.p99_pct.map(finite),
+            "p99_ci_pct": row.p99_ci_pct.map(|ci| ci.map(finite)),
             "ci_pct": row.ci_pct.map(finite),
         })
     };

@@ -15,6 +15,7 @@ pub mod armed;
 mod circumstances;
 pub(crate) mod files;
 mod silent;
+pub mod sum;
 mod targets;
 pub mod when;
 

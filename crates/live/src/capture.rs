@@ -29,6 +29,7 @@ mod opened;
 mod reader;
 mod ring;
 mod shape;
+pub mod sum;
 #[cfg(test)]
 mod tests;
 
@@ -138,6 +139,9 @@ pub enum CaptureError {
     /// The kernel offers none of the events asked for.
     #[error("this kernel offers none of the events of the level `{}`", .0.name())]
     NoEvents(Level),
+    /// It runs no BPF program.
+    #[error("the kernel makes no sums, {0}: `iowhy trace record` does without BPF")]
+    Bpf(String),
     /// A process that was asked for is not there.
     #[error("no process {0}")]
     NoProcess(u32),

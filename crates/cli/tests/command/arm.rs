@@ -1,4 +1,4 @@
-//! `iowhy trace arm`, `disarm` and `price`. They need root, as `trace` does.
+//! `iowhy trace arm`, `disarm`, `sum` and `price`. They need root, as `trace` does.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -122,10 +122,44 @@ fn each_way_of_watching_has_a_price() {
     let (out, _) = scratch.ends("trace price --json --runs 2 --for 50ms", 0);
     let value: Value = serde_json::from_str(&out).expect("one object");
     check_schema("trace-price", &value);
-    for mode in ["armed", "recording"] {
-        let row =
-            value["rows"].as_array().expect("rows").iter().find(|row| row["mode"] == mode && row["way"] == "tracefs");
+    for (mode, way) in [("armed", "tracefs"), ("recording", "tracefs"), ("aggregating", "bpf")] {
+        let row = value["rows"].as_array().expect("rows").iter().find(|row| row["mode"] == mode && row["way"] == way);
         assert!(row.is_some_and(|row| row["events"].as_f64() > Some(100.0)), "{value:#}");
     }
+    assert!(scratch.is_tidy());
+}
+
+#[test]
+fn the_kernel_adds_up_what_a_command_does() {
+    let scratch = Scratch::new("sum");
+    scratch.write("data", &vec![1; 1 << 20]);
+    let (_, message) = scratch.ends("trace sum --pid 999999999", 2);
+    assert!(message.contains("no process 999999999"), "{message}");
+    if !permitted() {
+        return;
+    }
+    let line = "trace sum --json -- dd if=data of=copy bs=4k conv=fsync status=none";
+    let (out, message) = scratch.ends(line, 0);
+    let value: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out} {message}"));
+    check_schema("trace-sum", &value);
+    assert_eq!((&value["lost"], &value["command"]["code"]), (&0.into(), &0.into()));
+    let rows = value["rows"].as_array().expect("rows");
+    let of = |layer: &str, op: &str, name: &str| {
+        let named = |row: &&Value| row["file"]["path"].as_str().is_some_and(|path| path.ends_with(name));
+        let row = rows.iter().filter(named).find(|row| row["layer"] == layer && row["op"] == op);
+        row.unwrap_or_else(|| panic!("no {layer} {op} of {name}: {value:#}"))
+    };
+    // The last read finds the end.
+    for (op, name, count) in [("read", "/data", 257), ("write", "/copy", 256)] {
+        let row = of("call", op, name);
+        assert_eq!((&row["count"], &row["bytes"], &row["comm"]), (&count.into(), &(1 << 20).into(), &"dd".into()));
+        let buckets = row["buckets"].as_array().expect("buckets").iter();
+        assert_eq!(buckets.filter_map(|bucket| bucket[1].as_u64()).sum::<u64>(), count);
+        let [all, longest, half] = ["ns", "longest_ns", "p50_ns"].map(|key| row[key].as_u64());
+        assert!(all >= longest && longest >= half && half > Some(0), "{row:#}");
+    }
+    assert_eq!(of("call", "sync", "/copy")["count"], 1);
+    let (text, _) = scratch.ends("trace sum --file data --for 300ms --level layers", 0);
+    assert!(text.contains("level layers") && text.contains("longest"), "{text}");
     assert!(scratch.is_tidy());
 }

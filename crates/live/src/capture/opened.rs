@@ -142,6 +142,14 @@ pub(super) fn held(pids: &[u32]) -> Vec<OpenDescriptor> {
     all
 }
 
+/// The path of an open descriptor, if it is of this inode, or of the block device of this number.
+pub(super) fn path_of(pid: u32, fd: u32, ino: u64) -> Option<String> {
+    let link = PathBuf::from(format!("/proc/{pid}/fd/{fd}"));
+    let path = fs::read_link(&link).ok()?;
+    let found = target(&fs::metadata(&link).ok()?, Some(&path));
+    found.path.filter(|_| found.inode.ino == ino)
+}
+
 /// All processes but this one.
 pub(super) fn everybody() -> Vec<u32> {
     let own = std::process::id();
