@@ -371,9 +371,7 @@ pub fn run(
     let live = of(&simulated.incident.id)?;
     let asked: Vec<&Question> =
         live.questions.iter().filter(|question| question.to != Against::FirstKernel || places.len() == 2).collect();
-    let used = |side: &Side| {
-        asked.iter().any(|question| question.of == side.id || question.to.side() == Some(side.id))
-    };
+    let used = |side: &Side| asked.iter().any(|question| question.of == side.id || question.to.side() == Some(side.id));
     let chosen: Vec<&'static Side> =
         live.sides.iter().filter(|side| (side.quick || !how.quick) && used(side)).collect();
     let mut grounds = Grounds::default();

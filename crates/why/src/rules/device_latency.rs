@@ -113,8 +113,7 @@ fn far(facts: &Facts<'_>) -> Option<Cost> {
         bounds: saved.bounds,
         confidence: SEEN,
         claim: format!(
-            "reads of {:.0} KiB, one by one, take {:.1} ms each at the device; {:.1} ms is usual",
-            sectors / 2.0,
+            "reads of {sectors:.0} sectors, one by one, take {:.1} ms each at the device; {:.1} ms is usual",
             each / 1e6,
             usual / 1e6
         ),
@@ -127,8 +126,8 @@ fn far(facts: &Facts<'_>) -> Option<Cost> {
 mod tests {
     use super::super::device::tests::{bandwidth, latency};
     use super::super::edges::{Alone, AloneEdge, hold, hold_cost, spread};
-    use crate::digest::{Class, Spread};
     use super::RULE;
+    use crate::digest::{Class, Spread};
 
     #[test]
     fn costs() {

@@ -334,7 +334,9 @@ pub const LIVE: &[Live] = &[
             beside: Reference::Rows("after", "before"),
             since: "the commit is in 5.8 and later: kernels on the same side of it do not differ",
         }],
-        not_shown: &["on one kernel: the second look cannot be set (--on kernel:A --on kernel:B, before and after 5.8)"],
+        not_shown: &[
+            "on one kernel: the second look cannot be set (--on kernel:A --on kernel:B, before and after 5.8)",
+        ],
     },
     Live {
         incident: "2024-deadline-insertion-lists",
