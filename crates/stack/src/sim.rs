@@ -375,15 +375,13 @@ impl<'p, 's> World<'p, 's> {
                 have_bytes: nr_sectors.saturating_sub(start.0) * SECTOR_BYTES,
             });
         }
-        for file in &files {
-            if let Place::Device { start } = file.place
-                && start.0 + file.bytes.div_ceil(SECTOR_BYTES) > nr_sectors
-            {
-                return Err(RunError::TooLarge {
-                    need_bytes: start.0 * SECTOR_BYTES + file.bytes,
-                    have_bytes: nr_sectors * SECTOR_BYTES,
-                });
-            }
+        let mut ends = files.iter().filter_map(|file| match file.place {
+            Place::Device { start } => Some(start.0 * SECTOR_BYTES + file.bytes),
+            Place::FileSystem => None,
+        });
+        let have_bytes = nr_sectors * SECTOR_BYTES;
+        if let Some(need_bytes) = ends.find(|end| *end > have_bytes) {
+            return Err(RunError::TooLarge { need_bytes, have_bytes });
         }
         let io_max = io_max::VERSIONS[queue.unsigned("io_max") as usize];
         vfs.start(job, job.mapping_cached || fs.mapping_cached);

@@ -162,7 +162,10 @@ fn agrees(kept: &Kept, thread: u32, calls: &[[u64; 2]]) -> Result<usize, String>
     let of: Vec<(u64, bool)> =
         kept.calls.iter().filter(|(pid, at, _)| *pid == thread && within(*at)).map(|(_, at, is)| (*at, *is)).collect();
     let completed = kept.completed.iter().filter(|at| within(**at)).count();
-    let pair = |([from, to], seen): (&&[u64; 2], &[(u64, bool)])| matches!(seen, [(a, true), (b, false)] if from <= a && a <= b && b <= to);
+    let pair = |([from, to], seen): (&&[u64; 2], &[(u64, bool)])| match seen {
+        [(a, true), (b, false)] => from <= a && a <= b && b <= to,
+        _ => false,
+    };
     let equal = of.len() == 2 * inside.len() && completed == inside.len();
     if equal && inside.iter().zip(of.chunks(2)).all(pair) {
         return Ok(inside.len());

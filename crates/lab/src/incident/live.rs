@@ -1,4 +1,4 @@
-//! The present state of an incident on the running kernel or on others, next to the published and the simulated figures.
+//! The present state of an incident on the running kernel or on others, next to its published and simulated figures.
 //!
 //! ```text
 //! table      sides (a job on a disk) and questions (one side against another, against itself on the kernel before, or

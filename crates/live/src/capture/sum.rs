@@ -62,7 +62,7 @@ const CALLS: [(libc::c_long, Op); 12] = [
     (libc::SYS_fdatasync, Op::Sync),
 ];
 
-/// What was timed.
+/// The interval that was timed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layer {
     /// A call, from its begin to its end.
@@ -82,7 +82,7 @@ impl Layer {
     }
 }
 
-/// What was done.
+/// The operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Op {
     /// Read.
@@ -136,7 +136,7 @@ struct FileId {
 // SAFETY: as above.
 unsafe impl aya::Pod for FileId {}
 
-/// What a sum is of.
+/// The subject of a sum.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub pid: u32,

@@ -25,7 +25,7 @@ use crate::units::{PAGE_BYTES, SECTOR_BYTES};
 /// Vectors of a bio (`BIO_MAX_VECS`).
 const MAX_VECTORS: u64 = 256;
 
-/// What direct calls are refused for, and how pages become vectors.
+/// Reasons to refuse a direct call, and how pages become vectors.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Assembly {
     /// A bio is never larger than a request (`bio_add_page` until 4.2; taken for all until 4.19).
@@ -206,7 +206,7 @@ fn drop_end(vectors: &mut Vec<Vector>, mut bytes: u64) {
     }
 }
 
-/// What a file has at a place.
+/// The state of a file at a place.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Blocks {
     /// Blocks with data.
@@ -329,7 +329,7 @@ impl Progress<'_> {
         }
     }
 
-    /// What the call has within an extent; whether it goes on.
+    /// The part of the call within an extent; whether it goes on.
     fn extent(&mut self, extent: &Extent, until: u64, end: u64, file: File) -> Result<bool, Refused> {
         let looked_at = if self.assembly == Assembly::Bios { until } else { end };
         let late = self.assembly == Assembly::Bios;

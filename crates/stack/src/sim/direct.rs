@@ -9,7 +9,7 @@ use crate::page_cache::Flag;
 use crate::plug::Plugging;
 use crate::units::{PAGE_BYTES, PageIndex, SECTOR_BYTES, Sector};
 
-/// What disks have in common here.
+/// Properties that disks have in common here.
 const DISK: Disk = Disk {
     logical: SECTOR_BYTES,
     physical: SECTOR_BYTES,
