@@ -58,8 +58,10 @@ function useScheme(): [Scheme, (next: Scheme) => void] {
 /** The address follows what is shown, and what an address says is shown. */
 function useLink(sides: readonly ReturnType<typeof prepare>[]) {
   const opened = useRef(false);
+  const known = useRef("");
   useEffect(() => {
     const open = () => {
+      known.current = location.hash;
       const moment = link.read(location.hash);
       const rule = /^#find=(.+)$/.exec(location.hash)?.[1];
       let target: Element | null | undefined;
@@ -81,8 +83,10 @@ function useLink(sides: readonly ReturnType<typeof prepare>[]) {
     const follow = () => {
       window.clearTimeout(timer);
       timer = window.setTimeout(() => {
-        const next = link.written(link.current(sides));
-        if (next !== location.hash) history.replaceState(null, "", next);
+        // A new address whose event is still on its way is shown, not written over.
+        if (location.hash !== known.current) return;
+        known.current = link.written(link.current(sides));
+        if (known.current !== location.hash) history.replaceState(null, "", known.current);
       }, 250);
     };
     // What is only pointed at is not kept.
