@@ -150,7 +150,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "robust",
-        arguments: "[--only INCIDENT,..] [--page]",
+        arguments: "[--only INCIDENT,..] [--sequences N] [--page]",
         about: "claims of the five incidents with one constant of the models moved (docs/MODELS.md)",
         run: robust::run,
     },

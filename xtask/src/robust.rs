@@ -32,6 +32,8 @@ struct Broken {
 
 struct Row {
     id: &'static str,
+    /// Repetitions of each run.
+    sequences: u32,
     constants: usize,
     effective: usize,
     /// For each size of moves.
@@ -50,30 +52,35 @@ impl Row {
             let list = if list.is_empty() { String::new() } else { format!(": {list}") };
             format!("{} of {}{list}", self.broken[nr].len(), self.runs[nr])
         });
-        format!("| {} | {} | {} | {} | {} |", self.id, self.constants, self.effective, cells[0], cells[1])
+        let Row { id, sequences, constants, effective, .. } = self;
+        format!("| {id} | {sequences} | {constants} | {effective} | {} | {} |", cells[0], cells[1])
     }
 }
 
 /// Runs what is asked for and prints the table.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    let (mut only, mut page) = (INCIDENTS.to_vec(), false);
+    let (mut only, mut sequences, mut page) = (INCIDENTS.to_vec(), None, false);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--page" => page = true,
+            "--sequences" => {
+                let number = words.next().and_then(|word| word.parse().ok());
+                sequences = Some(number.filter(|number| *number > 0).ok_or("--sequences needs a number from 1 on")?);
+            }
             "--only" => {
                 let names: Vec<&str> = words.next().ok_or("--only needs incidents")?.split(',').collect();
                 only.retain(|id| names.contains(id));
             }
-            other => return Err(format!("unknown word `{other}`: --only ID,.., --page")),
+            other => return Err(format!("unknown word `{other}`: --only ID,.., --sequences N, --page")),
         }
     }
     let mut lines = vec![
-        "| incident | constants | with an effect | 10 % | 20 % |".to_owned(),
-        "| --- | ---: | ---: | --- | --- |".to_owned(),
+        "| incident | repetitions | constants | with an effect | 10 % | 20 % |".to_owned(),
+        "| --- | ---: | ---: | ---: | --- | --- |".to_owned(),
     ];
     for id in only {
-        lines.push(of(id)?.line());
+        lines.push(of(id, sequences)?.line());
     }
     println!("{}", lines.join("\n"));
     if page { renew("MODELS.md", ROBUST, &lines.join("\n")) } else { Ok(()) }
@@ -84,10 +91,19 @@ fn result(id: &str, sequences: Option<u32>, moved: Option<(Constant, i32)>) -> R
     incident::run(id, how, &|_, _| {}).map_err(|error| format!("{id}: {error}"))
 }
 
-fn of(id: &'static str) -> Result<Row, String> {
+fn of(id: &'static str, sequences: Option<u32>) -> Result<Row, String> {
     let constants = incident::constants(id).map_err(|error| format!("{id}: {error}"))?;
-    let mut row = Row { id, constants: constants.len(), effective: 0, runs: [0; 2], broken: [Vec::new(), Vec::new()] };
-    let held = failed(&result(id, None, None)?);
+    let whole = result(id, sequences, None)?;
+    let (sequences, nr) = (Some(whole.sequences), constants.len());
+    let mut row = Row {
+        id,
+        sequences: whole.sequences,
+        constants: nr,
+        effective: 0,
+        runs: [0; 2],
+        broken: [Vec::new(), Vec::new()],
+    };
+    let held = failed(&whole);
     if !held.is_empty() {
         return Err(format!("{id}: claims that do not hold as it is: {}", held.join(", ")));
     }
@@ -110,7 +126,7 @@ fn of(id: &'static str) -> Result<Row, String> {
             for (size, percents) in MOVES.iter().enumerate() {
                 for &percent in percents {
                     row.runs[size] += 1;
-                    let claims = failed(&result(id, None, Some((constant, percent)))?);
+                    let claims = failed(&result(id, sequences, Some((constant, percent)))?);
                     if !claims.is_empty() {
                         row.broken[size].push(Broken { constant, percent, claims });
                     }
