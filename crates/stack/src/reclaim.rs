@@ -6,13 +6,14 @@
 //! [`replay_pages`] and [`replay_ids`] drive a policy from a trace. Since the trace is known, they look a few requests
 //! ahead and touch what those will need, so that waits for memory overlap. Looking ahead never changes a result.
 
+mod chain;
 pub mod clock;
 pub mod fifo;
 pub mod lru;
 pub mod mglru;
 pub mod two_list;
 
-use crate::origin::{Entry, Options};
+use crate::origin::{Entry, OptionSpec, Options};
 use two_list::{FolioId, Folios, Shadow};
 
 /// A place for one page in the cache.
@@ -51,6 +52,19 @@ pub trait Lists {
     /// One call of reclaim for `nr_needed` pages. Returns how many it freed.
     fn reclaim(&mut self, nr_needed: u64, folios: &mut dyn Folios) -> u64;
 }
+
+/// The options of every kernel's lists.
+const OPTIONS: &[OptionSpec] = &[OptionSpec::number(
+    "min_reclaim_pages",
+    32,
+    (1, 4096),
+    "pages that one call of reclaim frees at least (SWAP_CLUSTER_MAX)",
+)];
+
+const ORACLE: &str = "`cargo xtask oracle`: the kernel's own code on random input";
+
+/// The priority at which reclaim of folios begins: a 4096th of them.
+const FIRST_PRIORITY: u32 = 12;
 
 /// How to make a policy: the constructor for callers that choose one at run time, and both replays, compiled for it.
 #[derive(Copy, Clone)]

@@ -17,6 +17,7 @@ use crate::fault::{
 use crate::origin::Entry;
 use crate::read_loop::{ReadLoop, Step};
 use crate::readahead::{self, Advice, Folio, Limits, Mapping, ReadRequest, Readahead, Window};
+use crate::reclaim::Lists as _;
 use crate::reclaim::two_list::{self, Condition, FolioId, Folios, Recency, References, Shadow, TwoList};
 use crate::units::{PAGE_BYTES, PageIndex};
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use iowhy_stack::fault::{FAULTS, MapAdvice, Protection};
 use iowhy_stack::origin;
 use iowhy_stack::readahead::{Limits, READAHEADS};
+use iowhy_stack::reclaim::Lists as _;
 use iowhy_stack::reclaim::two_list::{Condition, ENTRY_6_18, FolioId, Folios, References, Shadow, TWO_LISTS, TwoList};
 use iowhy_stack::replay_reclaim::{Case, MemoryAdvice, Models, Op, Replayed, replay};
 use iowhy_stack::units::PAGE_BYTES;

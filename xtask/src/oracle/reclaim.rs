@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use iowhy_stack::kernel::Stack;
+use iowhy_stack::reclaim::Lists as _;
 use iowhy_stack::reclaim::two_list::{self, Condition, FolioId, Folios, References, Shadow, TwoList};
 use iowhy_stack::rng::Rng;
 

@@ -23,11 +23,10 @@ mod scan;
 
 use std::ops::RangeInclusive;
 
-use super::Lists;
-use super::two_list::{FolioId, Folios, Shadow};
-use crate::origin::{Entry, OptionSpec, Options, Origin};
-
-const ORACLE: &str = "`cargo xtask oracle`: the kernel's own code on random input";
+use super::chain::{Batch, Chain, FolioId, Node};
+use super::two_list::{Folios, Shadow};
+use super::{FIRST_PRIORITY, Lists, OPTIONS, ORACLE};
+use crate::origin::{Entry, Options, Origin};
 
 /// 7.2.
 pub const ENTRY_7_2: Entry<Build> = Entry {
@@ -79,13 +78,6 @@ pub type Build = fn(&Options) -> Mglru;
 
 /// Every kernel's generations, by age.
 pub const MGLRUS: &[&Entry<Build>] = &[&ENTRY_6_1, &ENTRY_6_12, &ENTRY_7_2];
-
-const OPTIONS: &[OptionSpec] = &[OptionSpec::number(
-    "min_reclaim_pages",
-    32,
-    (1, 4096),
-    "pages that one call of reclaim frees at least (SWAP_CLUSTER_MAX)",
-)];
 
 /// Where the kernels differ.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -145,8 +137,6 @@ const RULES_6_12: Rules = Rules {
 
 const RULES_7_2: Rules = Rules { reads: Reads::All, pass: Pass::Batches, young_forgets: false, ..RULES_6_12 };
 
-/// The priority that reclaim starts with: a 4096th of all pages.
-const FIRST_PRIORITY: u32 = 12;
 /// Generations: most of them, and fewest.
 const MOST_GENERATIONS: u64 = 4;
 const FEWEST_GENERATIONS: u64 = 2;
@@ -158,24 +148,8 @@ const MOST_BATCH: u64 = 4096;
 /// The counter of reads has two bits.
 const REFS_BITS: u32 = 2;
 const MOST_REFS: u8 = (1 << REFS_BITS) - 1;
-/// End of a list.
-const NONE: u32 = u32::MAX;
-
-/// Where a folio is.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Home {
-    /// Nowhere: the name is free.
-    Free,
-    /// In the batch of new folios.
-    New,
-    /// On the list of this index.
-    Listed(u8),
-    /// Taken off by a scan.
-    Isolated,
-}
-
 /// Flags and counter of a folio.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// The index of its generation (the number modulo 4), which may be another than that of its list.
     pub generation: Option<u8>,
@@ -186,27 +160,6 @@ pub struct Marks {
     /// It is to enter a young generation.
     pub active: bool,
 }
-
-#[derive(Copy, Clone, Debug)]
-struct Node {
-    home: Home,
-    /// The neighbour nearer to the head.
-    newer: u32,
-    /// The neighbour nearer to the tail.
-    older: u32,
-    nr_pages: u64,
-    marks: Marks,
-    dropbehind: bool,
-}
-
-/// The folios of a generation, as far as they are sorted.
-#[derive(Copy, Clone, Debug)]
-struct List {
-    newest: u32,
-    oldest: u32,
-}
-
-const EMPTY: List = List { newest: NONE, oldest: NONE };
 
 /// Counts of pages of a tier.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -236,17 +189,15 @@ impl Tier {
 pub struct Mglru {
     rules: Rules,
     target: u64,
-    nodes: Vec<Node>,
-    free: Vec<u32>,
     /// The numbers of the oldest and the youngest generation.
     oldest: u64,
     youngest: u64,
     /// By the generation's number modulo 4: the folios on its list, and the pages of those that belong to it.
-    lists: [List; MOST_GENERATIONS as usize],
+    chain: Chain<Marks, { MOST_GENERATIONS as usize }>,
     sizes: [u64; MOST_GENERATIONS as usize],
     tiers: [Tier; NR_TIERS],
-    new: Vec<FolioId>,
-    to_deactivate: Vec<FolioId>,
+    new: Batch,
+    to_deactivate: Batch,
 }
 
 fn index_of(seq: u64) -> u8 {
@@ -263,15 +214,13 @@ impl Mglru {
         Mglru {
             rules,
             target: options.unsigned("min_reclaim_pages"),
-            nodes: Vec::new(),
-            free: Vec::new(),
             oldest: 0,
             youngest: FEWEST_GENERATIONS + 1,
-            lists: [EMPTY; MOST_GENERATIONS as usize],
+            chain: Chain::new(rules.batch),
             sizes: [0; MOST_GENERATIONS as usize],
             tiers: [Tier::default(); NR_TIERS],
-            new: Vec::new(),
-            to_deactivate: Vec::new(),
+            new: Batch::new(),
+            to_deactivate: Batch::new(),
         }
     }
 
@@ -287,13 +236,11 @@ impl Mglru {
 
     /// The folios on the list of a generation.
     pub fn oldest_first(&self, seq: u64) -> impl Iterator<Item = FolioId> + '_ {
-        let at = |index: u32| (index != NONE).then_some(FolioId(index));
-        let first = at(self.lists[usize::from(index_of(seq))].oldest);
-        std::iter::successors(first, move |folio| at(self.node(*folio).newer))
+        self.chain.oldest_first(index_of(seq))
     }
 
     pub fn marks(&self, folio: FolioId) -> Marks {
-        self.node(folio).marks
+        self.chain[folio].marks
     }
 
     /// Counts of the tiers since the oldest generation is the oldest.
@@ -309,18 +256,16 @@ impl Mglru {
     /// `MADV_COLD`: the folio forgets its mark, and moves to an old generation.
     pub fn cool(&mut self, folio: FolioId) {
         let oldest = index_of(self.oldest);
-        let node = &mut self.nodes[folio.0 as usize];
-        node.marks.referenced = false;
-        let Some(generation) = node.marks.generation else { return };
+        let marks = &mut self.chain[folio].marks;
+        marks.referenced = false;
+        let Some(generation) = marks.generation else { return };
         if self.rules.reads == Reads::All {
-            (node.marks.refs, node.marks.workingset) = (0, false);
+            (marks.refs, marks.workingset) = (0, false);
             if generation == oldest {
                 return;
             }
         }
-        let is_large = node.nr_pages > 1;
-        self.to_deactivate.push(folio);
-        if self.to_deactivate.len() >= self.rules.batch || is_large {
+        if self.chain.enter(&mut self.to_deactivate, folio) {
             self.drain_to_deactivate();
         }
     }
@@ -329,7 +274,7 @@ impl Mglru {
     /// list when reclaim meets it.
     pub fn promote(&mut self, folio: FolioId) {
         let youngest = index_of(self.youngest);
-        let Node { nr_pages, ref mut marks, .. } = self.nodes[folio.0 as usize];
+        let Node { nr_pages, ref mut marks, .. } = self.chain[folio];
         match (self.rules.reads, marks.generation) {
             (Reads::All, _) if !marks.referenced && !marks.workingset => {
                 (marks.refs, marks.referenced) = (0, true);
@@ -358,8 +303,7 @@ impl Mglru {
     }
 
     fn insert(&mut self, nr_pages: u64, shadow: Option<Shadow>, dropbehind: bool, by_fault: bool) -> FolioId {
-        assert!(nr_pages > 0, "a folio has pages");
-        let mut marks = Marks { generation: None, refs: 0, referenced: false, workingset: false, active: false };
+        let mut marks = Marks::default();
         if let Some(shadow) = shadow {
             self.refault(&mut marks, nr_pages, shadow, by_fault);
         }
@@ -370,19 +314,8 @@ impl Mglru {
                 Reads::All => (marks.refs, marks.referenced) = (0, true),
             }
         }
-        let node = Node { home: Home::New, newer: NONE, older: NONE, nr_pages, marks, dropbehind };
-        let folio = match self.free.pop() {
-            Some(index) => {
-                self.nodes[index as usize] = node;
-                FolioId(index)
-            }
-            None => {
-                self.nodes.push(node);
-                FolioId(self.nodes.len() as u32 - 1)
-            }
-        };
-        self.new.push(folio);
-        if self.new.len() >= self.rules.batch || nr_pages > 1 {
+        let folio = self.chain.add(nr_pages, dropbehind, marks);
+        if self.chain.enter(&mut self.new, folio) {
             self.drain_new();
         }
         folio
@@ -460,14 +393,13 @@ impl Mglru {
     }
 
     fn merge_oldest(&mut self) {
-        while let Some(folio) = self.tail_of(index_of(self.oldest)) {
+        while let Some(folio) = self.chain.oldest(index_of(self.oldest)) {
             let before = self.marks(folio);
             let generation = self.move_on(folio);
-            self.take_off_list(folio);
-            self.link_tail(folio, generation);
+            self.chain.put_oldest(folio, generation);
             if self.rules.reads == Reads::All && !self.is_full(before) {
                 let tier = self.reads(before).1;
-                self.tiers[tier].protected += self.node(folio).nr_pages;
+                self.tiers[tier].protected += self.chain[folio].nr_pages;
             }
         }
         self.carry_over();
@@ -477,7 +409,7 @@ impl Mglru {
     /// Whether the oldest generation was empty and has ended (or several of them).
     fn end_empty_generations(&mut self) -> bool {
         let mut oldest = self.oldest;
-        while oldest + FEWEST_GENERATIONS <= self.youngest && self.tail_of(index_of(oldest)).is_none() {
+        while oldest + FEWEST_GENERATIONS <= self.youngest && self.chain.oldest(index_of(oldest)).is_none() {
             oldest += 1;
         }
         let ended = oldest != self.oldest;
@@ -491,7 +423,7 @@ impl Mglru {
     /// Makes a folio of the oldest generation one of the next, without its reads; a promoted one stays what it is.
     fn move_on(&mut self, folio: FolioId) -> u8 {
         let (oldest, next) = (index_of(self.oldest), index_of(self.oldest + 1));
-        let Node { nr_pages, ref mut marks, .. } = self.nodes[folio.0 as usize];
+        let Node { nr_pages, ref mut marks, .. } = self.chain[folio];
         match marks.generation {
             Some(generation) if generation != oldest => return generation,
             _ => {}
@@ -526,22 +458,21 @@ impl Mglru {
     fn link(&mut self, folio: FolioId) {
         let generation = index_of(self.seq_for(self.marks(folio)));
         let young_forgets = self.rules.young_forgets;
-        let Node { nr_pages, ref mut marks, .. } = self.nodes[folio.0 as usize];
+        let Node { nr_pages, ref mut marks, .. } = self.chain[folio];
         if marks.active && young_forgets {
             (marks.refs, marks.referenced) = (0, false);
         }
         (marks.generation, marks.active) = (Some(generation), false);
         self.sizes[usize::from(generation)] += nr_pages;
-        self.link_head(folio, generation);
+        self.chain.put_newest(folio, generation);
     }
 
     /// Takes a folio off its list and out of its generation.
     fn unlink(&mut self, folio: FolioId) {
-        self.take_off_list(folio);
-        let Node { nr_pages, ref mut marks, .. } = self.nodes[folio.0 as usize];
-        if let Some(generation) = marks.generation.take() {
-            self.sizes[usize::from(generation)] -= nr_pages;
-        }
+        self.chain.take_off(folio);
+        let Node { nr_pages, ref mut marks, .. } = self.chain[folio];
+        let generation = marks.generation.take().expect("a folio on a list has a generation");
+        self.sizes[usize::from(generation)] -= nr_pages;
     }
 
     fn drain(&mut self) {
@@ -550,66 +481,18 @@ impl Mglru {
     }
 
     fn drain_new(&mut self) {
-        let mut batch = std::mem::take(&mut self.new);
-        batch.drain(..).for_each(|folio| self.link(folio));
-        self.new = batch;
+        while let Some(folio) = self.new.pop_front() {
+            self.link(folio);
+        }
     }
 
     fn drain_to_deactivate(&mut self) {
-        let mut batch = std::mem::take(&mut self.to_deactivate);
-        for folio in batch.drain(..) {
+        while let Some(folio) = self.to_deactivate.pop_front() {
             self.unlink(folio);
-            let marks = &mut self.nodes[folio.0 as usize].marks;
+            let marks = &mut self.chain[folio].marks;
             (marks.active, marks.referenced) = (false, false);
             self.link(folio);
         }
-        self.to_deactivate = batch;
-    }
-
-    fn node(&self, folio: FolioId) -> &Node {
-        &self.nodes[folio.0 as usize]
-    }
-
-    fn tail_of(&self, generation: u8) -> Option<FolioId> {
-        let oldest = self.lists[usize::from(generation)].oldest;
-        (oldest != NONE).then_some(FolioId(oldest))
-    }
-
-    fn link_head(&mut self, folio: FolioId, generation: u8) {
-        let list = &mut self.lists[usize::from(generation)];
-        let next = std::mem::replace(&mut list.newest, folio.0);
-        match next {
-            NONE => list.oldest = folio.0,
-            next => self.nodes[next as usize].newer = folio.0,
-        }
-        let node = &mut self.nodes[folio.0 as usize];
-        (node.home, node.newer, node.older) = (Home::Listed(generation), NONE, next);
-    }
-
-    fn link_tail(&mut self, folio: FolioId, generation: u8) {
-        let list = &mut self.lists[usize::from(generation)];
-        let next = std::mem::replace(&mut list.oldest, folio.0);
-        match next {
-            NONE => list.newest = folio.0,
-            next => self.nodes[next as usize].older = folio.0,
-        }
-        let node = &mut self.nodes[folio.0 as usize];
-        (node.home, node.newer, node.older) = (Home::Listed(generation), next, NONE);
-    }
-
-    fn take_off_list(&mut self, folio: FolioId) {
-        let Node { home, newer, older, .. } = *self.node(folio);
-        let Home::Listed(generation) = home else { unreachable!("{folio:?} is on no list") };
-        let list = &mut self.lists[usize::from(generation)];
-        match newer {
-            NONE => list.newest = older,
-            newer => self.nodes[newer as usize].older = older,
-        }
-        match older {
-            NONE => list.oldest = newer,
-            older => self.nodes[older as usize].newer = newer,
-        }
-        self.nodes[folio.0 as usize].home = Home::Isolated;
     }
 }
 
@@ -631,7 +514,7 @@ impl Lists for Mglru {
 
     fn mark_accessed(&mut self, folio: FolioId) {
         let reads = self.rules.reads;
-        let Node { ref mut marks, dropbehind, .. } = self.nodes[folio.0 as usize];
+        let Node { ref mut marks, dropbehind, .. } = self.chain[folio];
         match reads {
             _ if dropbehind => {}
             Reads::All => count_read(marks),

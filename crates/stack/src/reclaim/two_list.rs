@@ -21,12 +21,12 @@
 
 mod old;
 
-use super::Lists;
-use crate::origin::{Entry, OptionSpec, Options, Origin};
+use super::chain::{Batch, Chain, Node};
+use super::{FIRST_PRIORITY, Lists, OPTIONS, ORACLE};
+use crate::origin::{Entry, Options, Origin};
 
+pub use super::chain::FolioId;
 pub use old::{ENTRY_2_4, ENTRY_2_6_6};
-
-const ORACLE: &str = "`cargo xtask oracle`: the kernel's own code on random input";
 
 /// 6.18 and 6.12.
 pub const ENTRY_6_18: Entry<Build> = Entry {
@@ -42,7 +42,7 @@ pub const ENTRY_6_18: Entry<Build> = Entry {
     options: OPTIONS,
     conformance: "golden vectors linux-6.18-reclaim: exact order of eviction; differences depend on the 2 s fold; \
                   `cargo xtask oracle` with 6.12 and 7.2: the kernel's own code on random input",
-    build: build_6_18,
+    build: |options| TwoList::new(options, RULES_6_18),
 };
 
 /// 6.1.
@@ -57,7 +57,7 @@ pub const ENTRY_6_1: Entry<Build> = Entry {
     }],
     options: OPTIONS,
     conformance: ORACLE,
-    build: build_6_1,
+    build: |options| TwoList::new(options, RULES_6_1),
 };
 
 /// 5.10.
@@ -72,7 +72,7 @@ pub const ENTRY_5_10: Entry<Build> = Entry {
     }],
     options: OPTIONS,
     conformance: ORACLE,
-    build: build_5_10,
+    build: |options| TwoList::new(options, Rules { counts_itself: true, ..RULES_6_1 }),
 };
 
 /// 4.4.
@@ -87,7 +87,7 @@ pub const ENTRY_4_4: Entry<Build> = Entry {
     }],
     options: OPTIONS,
     conformance: "none: read in the source, no recorded vectors",
-    build: build_4_4,
+    build: |options| TwoList::new(options, RULES_4_4),
 };
 
 /// Makes the lists of one control group and node.
@@ -95,29 +95,6 @@ pub type Build = fn(&Options) -> TwoList;
 
 /// Every kernel's two lists, by age.
 pub const TWO_LISTS: &[&Entry<Build>] = &[&ENTRY_2_4, &ENTRY_2_6_6, &ENTRY_4_4, &ENTRY_5_10, &ENTRY_6_1, &ENTRY_6_18];
-
-const OPTIONS: &[OptionSpec] = &[OptionSpec::number(
-    "min_reclaim_pages",
-    32,
-    (1, 4096),
-    "pages that one call of reclaim frees at least (SWAP_CLUSTER_MAX)",
-)];
-
-fn build_6_18(options: &Options) -> TwoList {
-    TwoList::new(options, RULES_6_18)
-}
-
-fn build_6_1(options: &Options) -> TwoList {
-    TwoList::new(options, RULES_6_1)
-}
-
-fn build_5_10(options: &Options) -> TwoList {
-    TwoList::new(options, Rules { counts_itself: true, ..RULES_6_1 })
-}
-
-fn build_4_4(options: &Options) -> TwoList {
-    TwoList::new(options, RULES_4_4)
-}
 
 /// Where the kernels differ.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -185,17 +162,12 @@ pub enum Recency {
     NotSequential,
 }
 
-/// The priority that reclaim starts with: a 4096th of each list.
-const FIRST_PRIORITY: u32 = 12;
 /// Most pages isolated at a time.
 const ISOLATE: u64 = 32;
 const GIB_PAGES: u64 = 1 << 18;
-/// End of a list.
-const NONE: u32 = u32::MAX;
-
-/// Names a folio on the lists.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FolioId(pub u32);
+/// The lists by number.
+const INACTIVE: u8 = 0;
+const ACTIVE: u8 = 1;
 
 /// The shadow of an evicted folio.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -244,44 +216,14 @@ pub trait Folios {
     fn evict(&mut self, folio: FolioId, shadow: Shadow);
 }
 
-/// Where a folio is.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Home {
-    /// Nowhere: the name is free.
-    Free,
-    /// In the batch of new folios.
-    New,
-    /// On the inactive list.
-    Inactive,
-    /// On the active list.
-    Active,
-    /// Taken off by a scan.
-    Isolated,
-}
-
-#[derive(Copy, Clone, Debug)]
-struct Node {
-    home: Home,
-    /// The neighbour nearer to the head.
-    newer: u32,
-    /// The neighbour nearer to the tail.
-    older: u32,
-    nr_pages: u64,
+/// Flags of a folio.
+#[derive(Copy, Clone, Debug, Default)]
+struct Marks {
     referenced: bool,
+    /// It is on the active list, or is to enter it.
     active: bool,
     workingset: bool,
-    dropbehind: bool,
 }
-
-/// A list of folios, and how many pages they have.
-#[derive(Copy, Clone, Debug)]
-struct List {
-    newest: u32,
-    oldest: u32,
-    nr_pages: u64,
-}
-
-const EMPTY: List = List { newest: NONE, oldest: NONE, nr_pages: 0 };
 
 /// Statistics as decisions see them.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -297,19 +239,15 @@ struct Statistics {
 pub struct TwoList {
     rules: Rules,
     target: u64,
-    nodes: Vec<Node>,
-    free: Vec<u32>,
-    inactive: List,
-    active: List,
-    new: Vec<FolioId>,
-    to_deactivate: Vec<FolioId>,
-    to_activate: Vec<FolioId>,
+    chain: Chain<Marks, 2>,
+    new: Batch,
+    to_deactivate: Batch,
+    to_activate: Batch,
     nonresident_age: u64,
     nr_activated: u64,
     folded: Statistics,
     /// Activations seen by the previous call of reclaim.
     activated_before: u64,
-    isolated: Vec<FolioId>,
     counters: old::Counters,
 }
 
@@ -318,18 +256,14 @@ impl TwoList {
         TwoList {
             rules,
             target: options.unsigned("min_reclaim_pages"),
-            nodes: Vec::new(),
-            free: Vec::new(),
-            inactive: EMPTY,
-            active: EMPTY,
-            new: Vec::new(),
-            to_deactivate: Vec::new(),
-            to_activate: Vec::new(),
+            chain: Chain::new(rules.batch),
+            new: Batch::new(),
+            to_deactivate: Batch::new(),
+            to_activate: Batch::new(),
             nonresident_age: 0,
             nr_activated: 0,
             folded: Statistics::default(),
             activated_before: 0,
-            isolated: Vec::new(),
             counters: old::Counters::default(),
         }
     }
@@ -341,100 +275,30 @@ impl TwoList {
 
     /// Pages on the inactive list.
     pub fn nr_inactive(&self) -> u64 {
-        self.inactive.nr_pages
+        self.chain.nr_pages(INACTIVE)
     }
 
     /// Pages on the active list.
     pub fn nr_active(&self) -> u64 {
-        self.active.nr_pages
+        self.chain.nr_pages(ACTIVE)
     }
 
     /// Whether the folio was on the active list when it was evicted the last time, or was deactivated since.
     pub fn is_workingset(&self, folio: FolioId) -> bool {
-        self.node(folio).workingset
-    }
-
-    /// Adds a folio to the cache. `shadow` is what its predecessor left; a `dropbehind` folio is never marked.
-    pub fn add(&mut self, nr_pages: u64, shadow: Option<Shadow>, dropbehind: bool) -> FolioId {
-        assert!(nr_pages > 0, "a folio has pages");
-        let mut node = Node {
-            home: Home::New,
-            newer: NONE,
-            older: NONE,
-            nr_pages,
-            referenced: false,
-            active: false,
-            workingset: false,
-            dropbehind,
-        };
-        if let Some(shadow) = shadow
-            && self.rules.style == Style::Priorities
-            && self.nonresident_age.wrapping_sub(shadow.age) <= self.statistics().active
-        {
-            node.active = true;
-            node.workingset = shadow.workingset;
-            self.nonresident_age += nr_pages;
-            self.nr_activated += nr_pages;
-        }
-        let folio = match self.free.pop() {
-            Some(index) => {
-                self.nodes[index as usize] = node;
-                FolioId(index)
-            }
-            None => {
-                self.nodes.push(node);
-                FolioId(self.nodes.len() as u32 - 1)
-            }
-        };
-        self.new.push(folio);
-        if self.new.len() >= self.rules.batch || nr_pages > 1 {
-            self.drain_new();
-        }
-        folio
-    }
-
-    /// A read (or the end of a mapping that used it) marks the folio.
-    pub fn mark_accessed(&mut self, folio: FolioId) {
-        if self.rules.style != Style::Priorities {
-            return self.mark_accessed_at_once(folio);
-        }
-        let node = &mut self.nodes[folio.0 as usize];
-        if node.dropbehind {
-            return;
-        }
-        if !node.referenced {
-            node.referenced = true;
-            return;
-        }
-        if node.active {
-            return;
-        }
-        node.referenced = false;
-        if node.home == Home::New {
-            node.active = true;
-        } else {
-            self.to_activate.push(folio);
-        }
-        self.nonresident_age += self.node(folio).nr_pages;
-        if self.to_activate.len() >= self.rules.batch || self.node(folio).nr_pages > 1 {
-            self.drain_to_activate();
-        }
+        self.chain[folio].marks.workingset
     }
 
     /// An ordinary look-up found the folio: it will not be dropped behind any more.
     pub fn keep_behind(&mut self, folio: FolioId) {
-        self.nodes[folio.0 as usize].dropbehind = false;
+        self.chain[folio].dropbehind = false;
     }
 
     /// `MADV_COLD`: the folio is not referenced any more, and moves to the inactive head if it is active.
     pub fn cool(&mut self, folio: FolioId) {
-        let node = &mut self.nodes[folio.0 as usize];
-        node.referenced = false;
-        if node.active && node.home != Home::New {
-            self.to_deactivate.push(folio);
-            if self.to_deactivate.len() >= self.rules.batch || self.node(folio).nr_pages > 1 {
-                self.drain_to_deactivate();
-            }
+        let marks = &mut self.chain[folio].marks;
+        marks.referenced = false;
+        if marks.active && self.chain.is_listed(folio) && self.chain.enter(&mut self.to_deactivate, folio) {
+            self.drain_to_deactivate();
         }
     }
 
@@ -443,8 +307,7 @@ impl TwoList {
         for batch in [&mut self.new, &mut self.to_deactivate, &mut self.to_activate] {
             batch.retain(|other| *other != folio);
         }
-        self.unlink(folio);
-        self.release(folio);
+        self.chain.release(folio);
     }
 
     /// Empties the processor's batches, as reclaim and some advice do first.
@@ -454,58 +317,20 @@ impl TwoList {
         self.drain_to_activate();
     }
 
-    /// The worker folds the statistics (every two seconds), or a reader of them does.
-    pub fn fold(&mut self) {
-        self.folded = self.exact();
-    }
-
-    /// One call of reclaim for `nr_needed` pages. Returns how many it freed.
-    pub fn reclaim(&mut self, nr_needed: u64, folios: &mut dyn Folios) -> u64 {
-        self.drain();
-        let target = nr_needed.max(self.target);
-        match self.rules.style {
-            Style::Priorities => {}
-            Style::Counters => return self.reclaim_by_counters(target, folios),
-            Style::Ratio => return self.reclaim_by_ratio(target, folios),
-        }
-        let (mut nr_freed, mut skipped) = (0, false);
-        let first = if self.rules.walks_twice { 0 } else { 1 };
-        for forced in &[false, false, true][first..] {
-            if nr_freed > 0 || (*forced && !skipped) {
-                break;
-            }
-            for priority in (0..=FIRST_PRIORITY).rev() {
-                let deactivate = *forced || self.may_deactivate();
-                nr_freed += self.scan(priority, target, deactivate, &mut skipped, folios);
-                if nr_freed >= target {
-                    break;
-                }
-            }
-            self.activated_before = self.statistics().activated;
-        }
-        nr_freed
-    }
-
     /// `MADV_PAGEOUT`: evicts these folios in this order, as far as they can go. Returns the pages freed.
     pub fn page_out(&mut self, list: &[FolioId], folios: &mut dyn Folios) -> u64 {
         self.drain();
         let mut nr_freed = 0;
         for &folio in list {
             if folios.condition(folio) == Condition::Clean {
-                nr_freed += self.node(folio).nr_pages;
-                self.unlink(folio);
-                self.evict(folio, folios);
+                nr_freed += self.evict(folio, folios);
             }
         }
         nr_freed
     }
 
-    fn node(&self, folio: FolioId) -> &Node {
-        &self.nodes[folio.0 as usize]
-    }
-
     fn exact(&self) -> Statistics {
-        Statistics { active: self.active.nr_pages, inactive: self.inactive.nr_pages, activated: self.nr_activated }
+        Statistics { active: self.nr_active(), inactive: self.nr_inactive(), activated: self.nr_activated }
     }
 
     fn statistics(&self) -> Statistics {
@@ -529,8 +354,8 @@ impl TwoList {
         skipped: &mut bool,
         folios: &mut dyn Folios,
     ) -> u64 {
-        let mut nr_inactive = self.inactive.nr_pages >> priority;
-        let mut nr_active = self.active.nr_pages >> priority;
+        let mut nr_inactive = self.nr_inactive() >> priority;
+        let mut nr_active = self.nr_active() >> priority;
         let mut nr_freed = 0;
         while nr_inactive > 0 || nr_active > 0 {
             if nr_inactive > 0 {
@@ -555,168 +380,172 @@ impl TwoList {
     }
 
     fn scan_inactive(&mut self, nr_pages: u64, folios: &mut dyn Folios) -> u64 {
-        let isolated = self.isolate(Home::Inactive, nr_pages);
         let mut nr_freed = 0;
-        for &folio in &isolated {
-            let condition = folios.condition(folio);
-            if condition == Condition::Clean {
-                let References { nr_mappings, exec } = folios.references(folio);
-                let node = &mut self.nodes[folio.0 as usize];
-                let was_referenced = std::mem::replace(&mut node.referenced, nr_mappings > 0);
-                if nr_mappings == 0 {
-                    nr_freed += node.nr_pages;
-                    self.evict(folio, folios);
-                    continue;
-                }
-                node.active = was_referenced || nr_mappings > 1 || exec;
+        let mut isolated = self.isolate(INACTIVE, nr_pages);
+        isolated.retain(|&folio| {
+            if folios.condition(folio) == Condition::Busy {
+                return true;
             }
-        }
+            let References { nr_mappings, exec } = folios.references(folio);
+            let marks = &mut self.chain[folio].marks;
+            let was_referenced = std::mem::replace(&mut marks.referenced, nr_mappings > 0);
+            if nr_mappings == 0 {
+                nr_freed += self.evict(folio, folios);
+                return false;
+            }
+            marks.active = was_referenced || nr_mappings > 1 || exec;
+            true
+        });
         // Activations do not age what goes with the same look at the tail.
-        for &folio in &isolated {
-            if self.node(folio).home == Home::Isolated {
-                self.put_back(folio);
-            }
-        }
-        self.isolated = isolated;
+        isolated.into_iter().for_each(|folio| self.put_back(folio));
         nr_freed
     }
 
     fn scan_active(&mut self, nr_pages: u64, folios: &mut dyn Folios) {
-        let isolated = self.isolate(Home::Active, nr_pages);
-        for &folio in &isolated {
+        for folio in self.isolate(ACTIVE, nr_pages) {
             let References { nr_mappings, exec } = folios.references(folio);
-            let node = &mut self.nodes[folio.0 as usize];
             if nr_mappings == 0 || !exec {
-                (node.active, node.workingset) = (false, true);
+                let marks = &mut self.chain[folio].marks;
+                (marks.active, marks.workingset) = (false, true);
             }
             self.put_back(folio);
         }
-        self.isolated = isolated;
     }
 
     /// Takes folios of `nr_pages` pages (or a little more) off the tail of a list, oldest first.
-    fn isolate(&mut self, home: Home, nr_pages: u64) -> Vec<FolioId> {
-        let mut isolated = std::mem::take(&mut self.isolated);
-        isolated.clear();
-        let mut nr_taken = 0;
-        while nr_taken < nr_pages {
-            let oldest = if home == Home::Active { self.active.oldest } else { self.inactive.oldest };
-            if oldest == NONE {
-                break;
-            }
-            nr_taken += self.nodes[oldest as usize].nr_pages;
-            self.unlink(FolioId(oldest));
-            isolated.push(FolioId(oldest));
+    fn isolate(&mut self, list: u8, nr_pages: u64) -> Vec<FolioId> {
+        let (mut isolated, mut nr_taken) = (Vec::new(), 0);
+        while nr_taken < nr_pages
+            && let Some(folio) = self.chain.oldest(list)
+        {
+            nr_taken += self.chain[folio].nr_pages;
+            self.chain.take_off(folio);
+            isolated.push(folio);
         }
         isolated
     }
 
     /// Puts an isolated folio at the head of its list.
     fn put_back(&mut self, folio: FolioId) {
-        let Node { active, nr_pages, .. } = *self.node(folio);
-        self.link(folio, if active { Home::Active } else { Home::Inactive });
+        let Node { nr_pages, marks: Marks { active, .. }, .. } = self.chain[folio];
+        self.place(folio, active);
         if active {
             self.nonresident_age += nr_pages;
         }
     }
 
-    fn evict(&mut self, folio: FolioId, folios: &mut dyn Folios) {
-        let Node { nr_pages, workingset, .. } = *self.node(folio);
+    /// Puts a folio at the head of a list, wherever it was.
+    fn place(&mut self, folio: FolioId, active: bool) {
+        self.chain[folio].marks.active = active;
+        self.chain.put_newest(folio, if active { ACTIVE } else { INACTIVE });
+    }
+
+    /// Evicts a folio. Returns its pages.
+    fn evict(&mut self, folio: FolioId, folios: &mut dyn Folios) -> u64 {
+        let Node { nr_pages, marks: Marks { workingset, .. }, .. } = self.chain[folio];
         let before = self.nonresident_age;
         self.nonresident_age += nr_pages;
         let shadow = Shadow { age: if self.rules.counts_itself { self.nonresident_age } else { before }, workingset };
-        self.release(folio);
+        self.chain.release(folio);
         folios.evict(folio, shadow);
-    }
-
-    fn release(&mut self, folio: FolioId) {
-        self.nodes[folio.0 as usize].home = Home::Free;
-        self.free.push(folio.0);
+        nr_pages
     }
 
     fn drain_new(&mut self) {
-        let mut batch = std::mem::take(&mut self.new);
-        for folio in batch.drain(..) {
-            let home = if self.node(folio).active { Home::Active } else { Home::Inactive };
-            self.link(folio, home);
+        while let Some(folio) = self.new.pop_front() {
+            self.place(folio, self.chain[folio].marks.active);
         }
-        self.new = batch;
     }
 
     fn drain_to_deactivate(&mut self) {
-        let mut batch = std::mem::take(&mut self.to_deactivate);
-        for folio in batch.drain(..) {
-            if self.node(folio).active {
-                self.unlink(folio);
-                let node = &mut self.nodes[folio.0 as usize];
-                (node.active, node.referenced) = (false, false);
-                self.link(folio, Home::Inactive);
+        while let Some(folio) = self.to_deactivate.pop_front() {
+            let marks = &mut self.chain[folio].marks;
+            if marks.active {
+                marks.referenced = false;
+                self.place(folio, false);
             }
         }
-        self.to_deactivate = batch;
     }
 
     fn drain_to_activate(&mut self) {
-        let mut batch = std::mem::take(&mut self.to_activate);
-        for folio in batch.drain(..) {
-            if !self.node(folio).active {
-                self.unlink(folio);
-                self.nodes[folio.0 as usize].active = true;
-                self.link(folio, Home::Active);
+        while let Some(folio) = self.to_activate.pop_front() {
+            if !self.chain[folio].marks.active {
+                self.place(folio, true);
             }
         }
-        self.to_activate = batch;
-    }
-
-    /// Puts a folio that is on no list at the head of one.
-    fn link(&mut self, folio: FolioId, home: Home) {
-        let list = if home == Home::Active { &mut self.active } else { &mut self.inactive };
-        let node = &mut self.nodes[folio.0 as usize];
-        debug_assert!(matches!(node.home, Home::New | Home::Isolated), "{folio:?} is on a list already");
-        (node.home, node.newer, node.older) = (home, NONE, list.newest);
-        list.nr_pages += node.nr_pages;
-        let next = std::mem::replace(&mut list.newest, folio.0);
-        match next {
-            NONE => list.oldest = folio.0,
-            next => self.nodes[next as usize].newer = folio.0,
-        }
-    }
-
-    /// Takes a folio off its list, if it is on one.
-    fn unlink(&mut self, folio: FolioId) {
-        let Node { home, newer, older, nr_pages, .. } = *self.node(folio);
-        let list = match home {
-            Home::Active => &mut self.active,
-            Home::Inactive => &mut self.inactive,
-            Home::Free | Home::New | Home::Isolated => return,
-        };
-        list.nr_pages -= nr_pages;
-        match newer {
-            NONE => list.newest = older,
-            newer => self.nodes[newer as usize].older = older,
-        }
-        match older {
-            NONE => list.oldest = newer,
-            older => self.nodes[older as usize].newer = newer,
-        }
-        self.nodes[folio.0 as usize].home = Home::Isolated;
     }
 }
 
 impl Lists for TwoList {
     fn add(&mut self, nr_pages: u64, shadow: Option<Shadow>, dropbehind: bool) -> FolioId {
-        self.add(nr_pages, shadow, dropbehind)
+        let mut marks = Marks::default();
+        if let Some(shadow) = shadow
+            && self.rules.style == Style::Priorities
+            && self.nonresident_age.wrapping_sub(shadow.age) <= self.statistics().active
+        {
+            (marks.active, marks.workingset) = (true, shadow.workingset);
+            self.nonresident_age += nr_pages;
+            self.nr_activated += nr_pages;
+        }
+        let folio = self.chain.add(nr_pages, dropbehind, marks);
+        if self.chain.enter(&mut self.new, folio) {
+            self.drain_new();
+        }
+        folio
     }
 
     fn mark_accessed(&mut self, folio: FolioId) {
-        self.mark_accessed(folio);
+        if self.rules.style != Style::Priorities {
+            return self.mark_accessed_at_once(folio);
+        }
+        let is_new = !self.chain.is_listed(folio);
+        let Node { nr_pages, dropbehind, ref mut marks, .. } = self.chain[folio];
+        if dropbehind {
+            return;
+        }
+        if !marks.referenced {
+            marks.referenced = true;
+            return;
+        }
+        if marks.active {
+            return;
+        }
+        marks.referenced = false;
+        self.nonresident_age += nr_pages;
+        if is_new {
+            marks.active = true;
+        } else if self.chain.enter(&mut self.to_activate, folio) {
+            self.drain_to_activate();
+        }
     }
 
     fn fold(&mut self) {
-        self.fold();
+        self.folded = self.exact();
     }
 
     fn reclaim(&mut self, nr_needed: u64, folios: &mut dyn Folios) -> u64 {
-        self.reclaim(nr_needed, folios)
+        self.drain();
+        let target = nr_needed.max(self.target);
+        match self.rules.style {
+            Style::Priorities => {}
+            Style::Counters => return self.reclaim_by_counters(target, folios),
+            Style::Ratio => return self.reclaim_by_ratio(target, folios),
+        }
+        let (mut nr_freed, mut skipped) = (0, false);
+        let first = if self.rules.walks_twice { 0 } else { 1 };
+        for forced in &[false, false, true][first..] {
+            if nr_freed > 0 || (*forced && !skipped) {
+                break;
+            }
+            for priority in (0..=FIRST_PRIORITY).rev() {
+                let deactivate = *forced || self.may_deactivate();
+                nr_freed += self.scan(priority, target, deactivate, &mut skipped, folios);
+                if nr_freed >= target {
+                    break;
+                }
+            }
+            self.activated_before = self.statistics().activated;
+        }
+        nr_freed
     }
 }

@@ -1,7 +1,7 @@
 //! How reclaim scans the generations at one priority: ageing, sorting, eviction, return.
 
 use super::{
-    FEWEST_GENERATIONS, FIRST_PRIORITY, Home, LEAST_BATCH, MOST_BATCH, Mglru, Node, Pass, REFS_BITS, Reads, count_read,
+    FEWEST_GENERATIONS, FIRST_PRIORITY, LEAST_BATCH, MOST_BATCH, Mglru, Node, Pass, REFS_BITS, Reads, count_read,
     index_of,
 };
 use crate::reclaim::two_list::{Condition, FolioId, Folios, References, Shadow};
@@ -125,12 +125,12 @@ impl Mglru {
         }
         let (oldest, last_tier) = (index_of(self.oldest), self.last_tier());
         let mut left = most;
-        while let Some(folio) = self.tail_of(oldest) {
-            let nr_pages = self.node(folio).nr_pages;
+        while let Some(folio) = self.chain.oldest(oldest) {
+            let nr_pages = self.chain[folio].nr_pages;
             seen += nr_pages;
             if !self.sort(folio, last_tier, folios) {
                 self.unlink(folio);
-                let marks = &mut self.nodes[folio.0 as usize].marks;
+                let marks = &mut self.chain[folio].marks;
                 match self.rules.reads {
                     Reads::BeyondFirst if !marks.referenced => (marks.refs, marks.workingset) = (0, false),
                     Reads::BeyondFirst => marks.referenced = false,
@@ -151,29 +151,26 @@ impl Mglru {
 
     /// Moves a folio that is not to be evicted to another generation; whether it was one.
     fn sort(&mut self, folio: FolioId, last_tier: usize, folios: &mut dyn Folios) -> bool {
-        let Node { nr_pages, marks, .. } = *self.node(folio);
+        let Node { nr_pages, marks, .. } = self.chain[folio];
         let (_, tier) = self.reads(marks);
         let all = self.rules.reads == Reads::All;
         if let Some(generation) = marks.generation
             && generation != index_of(self.oldest)
         {
-            self.take_off_list(folio);
-            self.link_head(folio, generation);
+            self.chain.put_newest(folio, generation);
         } else if tier > last_tier || self.is_full(marks) {
             let generation = self.move_on(folio);
-            self.take_off_list(folio);
             if all {
-                self.link_head(folio, generation)
+                self.chain.put_newest(folio, generation)
             } else {
-                self.link_tail(folio, generation)
+                self.chain.put_oldest(folio, generation)
             }
             if !all || !self.is_full(marks) {
                 self.tiers[tier].protected += nr_pages;
             }
         } else if self.rules.sorts_busy && folios.condition(folio) == Condition::Busy {
             let generation = self.move_on(folio);
-            self.take_off_list(folio);
-            self.link_head(folio, generation);
+            self.chain.put_newest(folio, generation);
         } else {
             return false;
         }
@@ -190,11 +187,11 @@ impl Mglru {
             }
             let References { nr_mappings, exec } = folios.references(folio);
             if nr_mappings == 0 {
-                *nr_freed += self.node(folio).nr_pages;
+                *nr_freed += self.chain[folio].nr_pages;
                 self.release(folio, folios);
                 continue;
             }
-            let marks = &mut self.nodes[folio.0 as usize].marks;
+            let marks = &mut self.chain[folio].marks;
             match self.rules.reads {
                 Reads::BeyondFirst => (marks.referenced, marks.active) = (true, nr_mappings > 1 || exec),
                 Reads::All if !marks.referenced && !marks.workingset => (marks.refs, marks.referenced) = (0, true),
@@ -213,12 +210,11 @@ impl Mglru {
     }
 
     fn release(&mut self, folio: FolioId, folios: &mut dyn Folios) {
-        let Node { nr_pages, marks, .. } = *self.node(folio);
+        let Node { nr_pages, marks, .. } = self.chain[folio];
         let (refs, tier) = self.reads(marks);
         let workingset = if self.rules.reads == Reads::All { marks.workingset } else { refs > 0 };
         self.tiers[tier].evicted += nr_pages;
-        self.nodes[folio.0 as usize].home = Home::Free;
-        self.free.push(folio.0);
+        self.chain.release(folio);
         let age = self.oldest << REFS_BITS | u64::from(refs.saturating_sub(1));
         folios.evict(folio, Shadow { age, workingset });
     }
@@ -227,7 +223,7 @@ impl Mglru {
     fn put_back(&mut self, kept: &[FolioId]) {
         for &folio in kept {
             let is_oldest = self.seq_for(self.marks(folio)) == self.oldest;
-            let marks = &mut self.nodes[folio.0 as usize].marks;
+            let marks = &mut self.chain[folio].marks;
             match self.rules.reads {
                 Reads::BeyondFirst => {
                     (marks.refs, marks.referenced, marks.workingset, marks.active) = (0, false, false, true);

@@ -20,8 +20,9 @@
 //! byte is copied; the walk over page tables of 2.4 (`swap_out`) unmaps nothing ahead; busy pages are not examined for
 //! use.
 
-use super::{Build, Condition, FolioId, Folios, Home, ISOLATE, NONE, OPTIONS, RULES_4_4, Rules, Style, TwoList};
-use crate::origin::{Entry, Options, Origin};
+use super::{ACTIVE, Build, Condition, FolioId, Folios, INACTIVE, ISOLATE, Node, RULES_4_4, Rules, Style, TwoList};
+use crate::origin::{Entry, Origin};
+use crate::reclaim::{FIRST_PRIORITY, OPTIONS};
 
 const FROM_SOURCE: &str = "none: read in the source, no recorded vectors; examples worked by hand";
 
@@ -37,7 +38,7 @@ pub const ENTRY_2_6_6: Entry<Build> = Entry {
     }],
     options: OPTIONS,
     conformance: FROM_SOURCE,
-    build: build_2_6_6,
+    build: |options| TwoList::new(options, Rules { batch: 16, style: Style::Counters, ..RULES_4_4 }),
 };
 
 /// 2.4.25.
@@ -52,16 +53,8 @@ pub const ENTRY_2_4: Entry<Build> = Entry {
     }],
     options: OPTIONS,
     conformance: FROM_SOURCE,
-    build: build_2_4,
+    build: |options| TwoList::new(options, Rules { batch: 1, style: Style::Ratio, ..RULES_4_4 }),
 };
-
-fn build_2_6_6(options: &Options) -> TwoList {
-    TwoList::new(options, Rules { batch: 16, style: Style::Counters, ..RULES_4_4 })
-}
-
-fn build_2_4(options: &Options) -> TwoList {
-    TwoList::new(options, Rules { batch: 1, style: Style::Ratio, ..RULES_4_4 })
-}
 
 /// State that 2.6.6 keeps between calls of reclaim.
 #[derive(Copy, Clone, Debug, Default)]
@@ -83,34 +76,23 @@ const MAPPED_RATIO: u64 = 100;
 impl TwoList {
     /// `mark_page_accessed` before there were batches of pages to activate.
     pub(super) fn mark_accessed_at_once(&mut self, folio: FolioId) {
-        let node = &mut self.nodes[folio.0 as usize];
-        let listed = node.home != Home::New;
-        if node.referenced && !node.active && listed {
-            node.referenced = false;
-            self.move_to_head(folio, Home::Active);
+        let listed = self.chain.is_listed(folio);
+        let marks = &mut self.chain[folio].marks;
+        if marks.referenced && !marks.active && listed {
+            marks.referenced = false;
+            self.place(folio, true);
         } else {
-            node.referenced = true;
+            marks.referenced = true;
         }
-    }
-
-    fn move_to_head(&mut self, folio: FolioId, home: Home) {
-        self.unlink(folio);
-        self.nodes[folio.0 as usize].active = home == Home::Active;
-        self.link(folio, home);
-    }
-
-    fn oldest(&self, home: Home) -> Option<FolioId> {
-        let list = if home == Home::Active { &self.active } else { &self.inactive };
-        (list.oldest != NONE).then_some(FolioId(list.oldest))
     }
 
     /// `try_to_free_pages` of 2.6.6.
     pub(super) fn reclaim_by_counters(&mut self, target: u64, folios: &mut dyn Folios) -> u64 {
-        let ease = self.mapped_pct(folios) / 2 + (100 >> (super::FIRST_PRIORITY - self.counters.urgency)) + SWAPPINESS;
+        let ease = self.mapped_pct(folios) / 2 + (100 >> (FIRST_PRIORITY - self.counters.urgency)) + SWAPPINESS;
         let mut nr_freed = 0;
-        for priority in (0..=super::FIRST_PRIORITY).rev() {
-            self.counters.urgency = super::FIRST_PRIORITY - priority;
-            let (active, inactive) = (self.active.nr_pages, self.inactive.nr_pages);
+        for priority in (0..=FIRST_PRIORITY).rev() {
+            self.counters.urgency = FIRST_PRIORITY - priority;
+            let (active, inactive) = (self.nr_active(), self.nr_inactive());
             self.counters.active += ISOLATE * active / ((inactive | 1) * 2) + 1;
             if self.counters.active >= ISOLATE {
                 let nr_pages = std::mem::take(&mut self.counters.active);
@@ -129,50 +111,38 @@ impl TwoList {
     }
 
     fn mapped_pct(&self, folios: &dyn Folios) -> u64 {
-        let (mut mapped, mut all) = (0, 0);
-        for (index, node) in self.nodes.iter().enumerate() {
-            if matches!(node.home, Home::Active | Home::Inactive) {
-                all += node.nr_pages;
-                mapped += if folios.is_mapped(FolioId(index as u32)) { node.nr_pages } else { 0 };
-            }
-        }
-        100 * mapped / all.max(1)
+        let listed = self.chain.oldest_first(ACTIVE).chain(self.chain.oldest_first(INACTIVE));
+        let mapped: u64 = listed.filter(|folio| folios.is_mapped(*folio)).map(|folio| self.chain[folio].nr_pages).sum();
+        100 * mapped / (self.nr_active() + self.nr_inactive()).max(1)
     }
 
     fn age_active(&mut self, nr_pages: u64, take_mapped: bool, folios: &mut dyn Folios) {
-        let isolated = self.isolate(Home::Active, nr_pages);
-        for &folio in &isolated {
+        for folio in self.isolate(ACTIVE, nr_pages) {
             let stays = folios.is_mapped(folio) && (!take_mapped || self.take_referenced(folio, folios));
-            self.nodes[folio.0 as usize].active = stays;
-            self.link(folio, if stays { Home::Active } else { Home::Inactive });
+            self.place(folio, stays);
         }
-        self.isolated = isolated;
     }
 
     /// Whether the page was used, by its flag or through a mapping; both are cleared.
     fn take_referenced(&mut self, folio: FolioId, folios: &mut dyn Folios) -> bool {
         let used = folios.references(folio).nr_mappings > 0;
-        std::mem::take(&mut self.nodes[folio.0 as usize].referenced) || used
+        std::mem::take(&mut self.chain[folio].marks.referenced) || used
     }
 
     fn shrink_inactive(&mut self, nr_pages: u64, folios: &mut dyn Folios) -> u64 {
         let (mut left, mut nr_freed) = (nr_pages, 0);
-        while left > 0 && self.inactive.oldest != NONE {
+        while left > 0 && self.nr_inactive() > 0 {
             let nr_pages = left.min(ISOLATE);
             left -= nr_pages;
-            let isolated = self.isolate(Home::Inactive, nr_pages);
-            for &folio in &isolated {
+            for folio in self.isolate(INACTIVE, nr_pages) {
                 let busy = folios.condition(folio) == Condition::Busy;
                 let used = !busy && self.take_referenced(folio, folios);
                 if busy || (used && folios.file_is_mapped(folio)) {
-                    self.nodes[folio.0 as usize].active = used;
-                    self.link(folio, if used { Home::Active } else { Home::Inactive });
+                    self.place(folio, used);
                 } else {
-                    nr_freed += self.node(folio).nr_pages;
-                    self.evict(folio, folios);
+                    nr_freed += self.evict(folio, folios);
                 }
             }
-            self.isolated = isolated;
         }
         nr_freed
     }
@@ -194,32 +164,32 @@ impl TwoList {
     }
 
     fn refill_by_ratio(&mut self, wanted: u64) {
-        let mut to_move = wanted * self.active.nr_pages / (self.inactive.nr_pages * BALANCE_RATIO + 1);
+        let mut to_move = wanted * self.nr_active() / (self.nr_inactive() * BALANCE_RATIO + 1);
         while to_move > 0
-            && let Some(folio) = self.oldest(Home::Active)
+            && let Some(folio) = self.chain.oldest(ACTIVE)
         {
-            let node = &mut self.nodes[folio.0 as usize];
-            if std::mem::take(&mut node.referenced) {
-                let alone = node.newer == NONE;
-                self.move_to_head(folio, Home::Active);
+            let Node { nr_pages, ref mut marks, .. } = self.chain[folio];
+            if std::mem::take(&mut marks.referenced) {
+                self.place(folio, true);
+                let alone = nr_pages == self.nr_active();
                 if alone {
                     break;
                 }
                 continue;
             }
-            node.referenced = true;
-            self.move_to_head(folio, Home::Inactive);
+            marks.referenced = true;
+            self.place(folio, false);
             to_move -= 1;
         }
     }
 
     fn shrink_a_sixth(&mut self, wanted: u64, folios: &mut dyn Folios) -> u64 {
-        let mut to_scan = (self.inactive.nr_pages + self.active.nr_pages) / SCAN_RATIO;
+        let mut to_scan = (self.nr_inactive() + self.nr_active()) / SCAN_RATIO;
         let mut mapped_left = MAPPED_RATIO * wanted;
         let mut nr_freed = 0;
         while to_scan > 0
             && nr_freed < wanted
-            && let Some(folio) = self.oldest(Home::Inactive)
+            && let Some(folio) = self.chain.oldest(INACTIVE)
         {
             to_scan -= 1;
             let mut goes = folios.condition(folio) == Condition::Clean;
@@ -228,11 +198,9 @@ impl TwoList {
                 mapped_left = mapped_left.saturating_sub(1);
             }
             if goes {
-                nr_freed += self.node(folio).nr_pages;
-                self.unlink(folio);
-                self.evict(folio, folios);
+                nr_freed += self.evict(folio, folios);
             } else {
-                self.move_to_head(folio, Home::Inactive);
+                self.place(folio, false);
             }
         }
         nr_freed
