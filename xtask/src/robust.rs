@@ -5,6 +5,7 @@
 //! repetition of any run are counted and not run further; those that cannot move (a disk too small for the files) are
 //! left out.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use iowhy_lab::incident::{self, Constant, How, IncidentResult};
@@ -22,6 +23,9 @@ const INCIDENTS: &[&str] = &[
 ];
 /// Percent.
 const MOVES: [[i32; 2]; 2] = [[-10, 10], [-20, 20]];
+
+/// Moves that are named; of a claim that fails with more of them, the margin is the reason.
+const NAMED: usize = 6;
 
 /// A move that a required claim does not survive.
 struct Broken {
@@ -44,9 +48,15 @@ struct Row {
 impl Row {
     fn line(&self) -> String {
         let cells = [0, 1].map(|nr| {
-            let words = self.broken[nr].iter().map(|broken| {
-                let Constant { kind, name } = broken.constant;
-                format!("`{kind}.{name}` {:+} %: {}", broken.percent, broken.claims.join(", "))
+            let mut moves: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+            for Broken { constant: Constant { kind, name }, percent, claims } in &self.broken[nr] {
+                for claim in claims {
+                    moves.entry(claim).or_default().push(format!("`{kind}.{name}` {percent:+} %"));
+                }
+            }
+            let words = moves.iter().map(|(claim, moves)| match moves.len() {
+                ..=NAMED => format!("{claim} with {}", moves.join(", ")),
+                many => format!("{claim} with {many}"),
             });
             let list = words.collect::<Vec<_>>().join("; ");
             let list = if list.is_empty() { String::new() } else { format!(": {list}") };

@@ -109,17 +109,8 @@ struct Ends {
 }
 
 impl Ends {
-    fn start(ledger: &Ledger, scratch: &Path, dev: Dev) -> Result<Ends, String> {
-        let usual = Path::new("/sys/kernel/tracing");
-        let (tracefs, mounted) = if usual.join("instances").exists() {
-            (usual.to_owned(), None)
-        } else {
-            let own = scratch.join("tracefs");
-            fs::create_dir_all(&own).map_err(|error| error.to_string())?;
-            let guard =
-                ledger.mount(Path::new("iowhy-ends"), &own, "tracefs", "").map_err(|error| error.to_string())?;
-            (own, Some(guard))
-        };
+    fn start(ledger: &Ledger, dev: Dev) -> Result<Ends, String> {
+        let (tracefs, mounted) = capture::tracefs(ledger).map_err(|error| error.to_string())?;
         let (folder, made) = ledger.create_trace_instance(&tracefs).map_err(|error| error.to_string())?;
         let ends = Ends { folder, _made: made, _mounted: mounted };
         let filter = format!("dev == {}", dev.0);
@@ -274,7 +265,6 @@ fn titles(name: &str) -> [String; 2] {
 /// The disk that all is done to.
 struct Bench<'a> {
     ledger: &'a Ledger,
-    scratch: &'a Path,
     node: &'a str,
     name: &'a str,
     dev: Dev,
@@ -294,7 +284,7 @@ enum Done {
 impl Bench<'_> {
     fn attempt(&self, what: &str, jobs: &[Vec<String>], asked: Duration) -> Done {
         settle(self.name);
-        let ends = match Ends::start(self.ledger, self.scratch, self.dev) {
+        let ends = match Ends::start(self.ledger, self.dev) {
             Ok(ends) => ends,
             Err(why) => return Done::Cannot(format!("block_io_done: {why}")),
         };
@@ -413,7 +403,7 @@ fn the_columns_are_those_of_iostat() {
     ];
     let [theirs, ours] = titles(&name);
     assert_eq!(ours, theirs);
-    let bench = Bench { ledger: &ledger, scratch: &scratch.0, node: &node, name: &name, dev, tick };
+    let bench = Bench { ledger: &ledger, node: &node, name: &name, dev, tick };
     for (what, jobs) in table {
         let word = |word: &str| word.replace("FROM", &from).replace("TO", &to);
         let jobs: Vec<Vec<String>> = jobs.iter().map(|job| job.split(' ').map(word).collect()).collect();

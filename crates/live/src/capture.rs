@@ -244,8 +244,12 @@ const SOURCE: &str = "iowhy-trace";
 /// Where tracefs usually is. Mounts elsewhere may be those of another capture, which goes when that ends.
 const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Finds tracefs, or mounts it.
-fn tracefs(ledger: &Ledger) -> Result<(PathBuf, Option<Guard>), CaptureError> {
+/// Finds tracefs, or mounts it for as long as the guard is kept.
+///
+/// # Errors
+///
+/// The ledger cannot note the mount, or the kernel refuses it.
+pub fn tracefs(ledger: &Ledger) -> Result<(PathBuf, Option<Guard>), CaptureError> {
     let mounts = machine::current_mounts();
     for usual in USUAL {
         if mounts.iter().any(|mount| mount.point == Path::new(usual) && mount.filesystem == "tracefs") {

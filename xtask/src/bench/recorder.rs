@@ -22,7 +22,7 @@ use iowhy_lab::recording::armed::{self, Arm, Caught};
 use iowhy_lab::recording::when::When;
 use iowhy_lab::recording::{Request, dev};
 use iowhy_lab::store::Store;
-use iowhy_live::capture::{Level, monotonic_ns};
+use iowhy_live::capture::{self, Level, monotonic_ns};
 use iowhy_live::ledger::Ledger;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::trace::{Dev, Seen, Trace};
@@ -240,34 +240,10 @@ fn triggered(number_of: u32) -> Result<String, String> {
     ))
 }
 
-/// Tracefs, mounted here for a while if it is nowhere else.
-struct Tracefs(PathBuf, bool);
-
-impl Tracefs {
-    fn find(folder: &Path) -> Result<Tracefs, String> {
-        let usual = Path::new("/sys/kernel/tracing");
-        if usual.join("instances").is_dir() {
-            return Ok(Tracefs(usual.to_owned(), false));
-        }
-        let path = folder.join("tracefs");
-        fs::create_dir_all(&path).map_err(text)?;
-        let status = Command::new("mount").args(["-t", "tracefs", "bench"]).arg(&path).status().map_err(text)?;
-        if status.success() { Ok(Tracefs(path, true)) } else { Err("tracefs cannot be mounted".to_owned()) }
-    }
-
-    fn instances(&self) -> BTreeSet<String> {
-        let entries = fs::read_dir(self.0.join("instances")).into_iter().flatten().flatten();
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-    }
-}
-
-impl Drop for Tracefs {
-    fn drop(&mut self) {
-        if self.1 {
-            // A mount that stays is of no harm, and nothing can be done about it here.
-            let _ = Command::new("umount").arg(&self.0).status();
-        }
-    }
+/// The instances of tracefs by name.
+fn instances(tracefs: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(tracefs.join("instances")).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
 fn iowhy(binary: &Path, folder: &Path, words: &str) -> Command {
@@ -296,11 +272,12 @@ fn traces_of(folder: &Path) -> Vec<String> {
 /// Kills at random moments.
 fn killed(binary: &Path, folder: &Path, kills: u32) -> Result<String, String> {
     eprintln!("bench: recorder: {kills} kills");
-    let tracefs = Tracefs::find(folder)?;
+    let (ledger, _) = Ledger::open().map_err(text)?;
+    let (tracefs, _mounted) = capture::tracefs(&ledger).map_err(text)?;
     let mut rng = Rng::stream(2, "bench.recorder");
     let mut left_something = 0;
     for nr in 0..kills {
-        let before = tracefs.instances();
+        let before = instances(&tracefs);
         let words = "trace arm --keep 1s --after 10ms --memory 4M --store store --level layers";
         let mut child = iowhy(binary, folder, words).stderr(Stdio::null()).spawn().map_err(text)?;
         // SIGUSR1 is deadly until the recorder is armed.
@@ -312,7 +289,7 @@ fn killed(binary: &Path, folder: &Path, kills: u32) -> Result<String, String> {
         }
         signal(&child, Signal::KILL)?;
         child.wait().map_err(text)?;
-        let left: Vec<String> = tracefs.instances().difference(&before).cloned().collect();
+        let left: Vec<String> = instances(&tracefs).difference(&before).cloned().collect();
         let said = iowhy(binary, folder, "doctor").output().map_err(text)?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         // Those of living processes, which others may start meanwhile, go by themselves.
@@ -320,13 +297,13 @@ fn killed(binary: &Path, folder: &Path, kills: u32) -> Result<String, String> {
         left_something += u32::from(!named.is_empty());
         iowhy(binary, folder, "doctor --fix").output().map_err(text)?;
         let mut still = traces_of(folder);
-        still.extend(named.into_iter().filter(|name| tracefs.instances().contains(*name)).cloned());
+        still.extend(named.into_iter().filter(|name| instances(&tracefs).contains(*name)).cloned());
         if !still.is_empty() {
             return Err(format!("kill {nr} after {moment:?}: `doctor --fix` leaves {}", still.join(", ")));
         }
         for name in others {
             let begun = Instant::now();
-            while tracefs.instances().contains(name) {
+            while instances(&tracefs).contains(name) {
                 if begun.elapsed() > LIFE {
                     return Err(format!("kill {nr} after {moment:?}: `doctor` does not name {name}:\n{said}"));
                 }
@@ -378,8 +355,8 @@ fn neighbours(binary: &Path, folder: &Path) -> Result<String, String> {
     let (ledger, _) = Ledger::open().map_err(text)?;
     let (node, _disk) = price::disk(&ledger).map_err(text)?;
     let disk = number(&node)?;
-    let tracefs = Tracefs::find(folder)?;
-    let foreign = tracefs.0.join("instances").join(format!("bench-{}", std::process::id()));
+    let (tracefs, _mounted) = capture::tracefs(&ledger).map_err(text)?;
+    let foreign = tracefs.join("instances").join(format!("bench-{}", std::process::id()));
     fs::create_dir(&foreign).map_err(text)?;
     let tested = (|| {
         let event = "events/block/block_rq_issue";
