@@ -346,7 +346,12 @@ fn joined(costs: &[cost::Found], predictions: Vec<Prediction>, calls: u64) -> Ve
             saves_pct: found.saves_pct,
             saves_ci_pct: found.bounds_pct,
             evidence: evidence.collect(),
-            refute: format!("with {}, less than {:.0} % of the time goes", found.cost.setting, found.bounds_pct[0]),
+            refute: match found.bounds_pct[0] {
+                least if least >= 0.5 => {
+                    format!("with {}, less than {least:.0} % of the time goes", found.cost.setting)
+                }
+                _ => format!("with {}, the time does not get shorter", found.cost.setting),
+            },
             costs_others: twin.and_then(|of| of.costs_others),
             safe: facts::is_of_queue(&found.cost.setting).is_some(),
             predicted: false,

@@ -5,7 +5,8 @@
 //! --comm NAME    every process of this name (its first 15 letters), also one that is started later
 //! --cgroup PATH  processes of the group and of the groups below it, also those that enter later; PATH is a folder, or
 //!                the group's path below any mounted hierarchy, version 1 or 2
-//! --unit NAME    the group that is called after the unit, `.service` if it has no ending
+//! --unit NAME    the group that is called after the unit, `.service` if it has no ending; without one, those of its
+//!                instances (NAME@..)
 //! ```
 //! Several are a union. Known limit: a process that takes a name or enters a group is seen at the next look (after
 //! [`LOOK`], and [`PART`] times as long as a look takes); the kernel itself follows children of followed tasks, from
@@ -149,9 +150,18 @@ fn unit(word: &str, roots: &[PathBuf]) -> Result<Vec<PathBuf>, Problem> {
     let full = if is_unit(word) { word.to_owned() } else { format!("{word}.service") };
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let all = all_groups(roots);
-    let found: Vec<PathBuf> = all.iter().filter(|(_, path)| last(path) == full).map(|(at, _)| at.clone()).collect();
-    if !found.is_empty() {
-        return Ok(found);
+    let of = |is: &dyn Fn(&str) -> bool| -> Vec<PathBuf> {
+        all.iter().filter(|(_, path)| is(&last(path))).map(|(at, _)| at.clone()).collect()
+    };
+    // A unit that only starts instances of another has no group (postgresql.service of Debian).
+    let instance = |name: &str| {
+        let ((own, ending), (of, kind)) = (full.rsplit_once('.')?, name.rsplit_once('.')?);
+        Some(of.strip_prefix(own)?.starts_with('@') && ending == kind)
+    };
+    for found in [of(&|name| name == full), of(&|name| instance(name) == Some(true))] {
+        if !found.is_empty() {
+            return Ok(found);
+        }
     }
     let known: BTreeSet<String> = all.iter().map(|(_, path)| last(path)).filter(|name| is_unit(name)).collect();
     let help = if known.is_empty() {
@@ -363,6 +373,8 @@ mod tests {
             (vec![], vec!["postgresql@15-main"], vec![7, 8, 9]),
             (vec!["docker"], vec!["postgresql@15-main.service"], vec![7, 8, 9, 20]),
             (vec![], vec!["system-postgresql.slice"], vec![7, 8, 9]),
+            (vec![], vec!["postgresql"], vec![7, 8, 9]),
+            (vec![], vec!["postgresql.service"], vec![7, 8, 9]),
         ] {
             let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
             let request = Request { cgroups: own(&cgroups), units: own(&units), ..Request::default() };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! windows    of read-ahead, as they were carried out, each run of pages that was added for one: file, first page,
-//!            pages
+//!            pages; of a kernel that has no events of read-ahead, each run of pages that a call adds
 //! pages      that the calls added to the page cache: file, page
 //! requests   for data of the workload: direction, sectors
 //! time       from the begin of the first call to the end of the last
@@ -107,6 +107,7 @@ impl Traits {
                     carried.added(pid, (*file, index, nr), &mut out.windows);
                 }
                 Seen::RaOrder { .. } | Seen::RaUnbounded { .. } => carried.decided(pid, false, &mut out.windows),
+                Seen::CallStart { .. } if recorded.inferred => carried.decided(pid, false, &mut out.windows),
                 Seen::CallStart { .. } | Seen::CallEnd { .. } | Seen::Fault { .. } => {
                     carried.decided(pid, true, &mut out.windows);
                 }
@@ -161,7 +162,10 @@ impl EventSink for Listener<'_> {
         }
         self.observer.event(event);
         match event.what {
-            What::RaWindow { kind, .. } => {
+            What::CallStart { .. } if self.recorded.inferred => {
+                self.carried.decided(call, false, &mut self.traits.windows)
+            }
+            What::RaWindow { kind, .. } if !self.recorded.inferred => {
                 self.carried.decided(call, kind == RaKind::Single, &mut self.traits.windows);
             }
             What::CallEnd { .. } => self.carried.decided(call, true, &mut self.traits.windows),

@@ -58,6 +58,8 @@ pub(super) struct Recorded {
     pub(super) span: (Nanos, Nanos),
     /// Share of all calls that they are, where the recording was too long.
     pub(super) part: f64,
+    /// The kernel has no events of read-ahead.
+    pub(super) inferred: bool,
     pub(super) device: Dev,
     pub(super) costs: Costs,
     /// Sectors that the disk has at least.
@@ -358,7 +360,8 @@ pub(super) fn of(trace: &Trace, joined: &Joined) -> Result<Recorded, String> {
     (job.cached, job.extents, job.mapping_cached) = (used.cached, placed, true);
     job.check()?;
     let part = calls.len() as f64 / all.len() as f64;
-    Ok(Recorded { job, files, own, others, calls, span, part, device, costs, nr_sectors })
+    let inferred = joined.inferred_windows;
+    Ok(Recorded { job, files, own, others, calls, span, part, inferred, device, costs, nr_sectors })
 }
 
 /// Faults that go on where the pages mapped by the one before may end: what lies between was touched, too.

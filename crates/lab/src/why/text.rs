@@ -12,6 +12,8 @@ use super::{Answer, Finding};
 
 /// Longest name of a file or target within a line.
 const NAME: usize = 36;
+/// Columns of a path at most, before it is cut to a name.
+const LONGEST: usize = 4096;
 /// Characters of a bar.
 const BAR: usize = 40;
 /// Processes, files and devices that are shown.
@@ -180,7 +182,9 @@ fn details(text: &mut String, answer: &Answer, style: Style) {
     let cache = &facts.digest.cache;
     if cache.added > 0 {
         let again = format!("{} read again", cache.again);
-        let gone = format!("{} evicted, {} dropped", cache.reclaimed, cache.dropped);
+        let by_others = facts.digest.foreign.dropped.max(cache.again.saturating_sub(cache.reclaimed + cache.dropped));
+        let by_others = if by_others > 0 { format!(", {by_others} dropped by others") } else { String::new() };
+        let gone = format!("{} evicted, {} dropped{by_others}", cache.reclaimed, cache.dropped);
         paragraph(text, "  ", &format!("Page cache: {} pages in, {again}, {gone}.", cache.added));
     }
     text.push('\n');
@@ -219,6 +223,15 @@ fn details(text: &mut String, answer: &Answer, style: Style) {
     }
 }
 
+/// A name in its column: the end tells files apart.
+fn ending(name: &str) -> String {
+    let whole = shown(name, LONGEST);
+    match whole.chars().count().checked_sub(NAME) {
+        None | Some(0) => whole,
+        Some(over) => std::iter::once('…').chain(whole.chars().skip(over + 1)).collect(),
+    }
+}
+
 fn table(text: &mut String, head: &str, doers: &[Doer], style: Style) {
     if doers.is_empty() {
         return;
@@ -226,7 +239,7 @@ fn table(text: &mut String, head: &str, doers: &[Doer], style: Style) {
     let _ = writeln!(text, "\n{}", style.bold(head));
     for of in doers.iter().take(SHOWN) {
         let name = of.pid.map_or(of.name.clone(), |pid| format!("{} ({pid})", of.name));
-        let name = shown(&name, NAME);
+        let name = ending(&name);
         let bytes = of.bytes.map(iowhy_text::size);
         let calls = count(of.calls, "call", "calls");
         let ns = time(of.ns as f64);

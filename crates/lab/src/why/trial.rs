@@ -43,6 +43,10 @@ const TRIAL: Duration = Duration::from_secs(180);
 /// Length of a recording of tasks, and how long it is waited for a file that they open.
 const STRETCH: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(40);
+/// Time by the clock that this may take: to begin and to end a recording takes seconds on a slow machine.
+const CLOCK: Duration = Duration::from_secs(160);
+/// The longest such recording.
+const LONGEST: Duration = Duration::from_secs(16);
 /// Bytes of calls on files that were just opened, at least.
 const LEAST_OPENED: u64 = 1 << 20;
 /// Coverage of the interval.
@@ -66,7 +70,10 @@ pub enum TrialError {
     NoTarget,
     #[error("the target made no call while it was tried")]
     Idle,
-    #[error("the target opened no file in 40 s, and open files keep their read-ahead: let it open them again")]
+    #[error(
+        "the target read less than 1 MiB from files that it opened meanwhile, and open files keep their read-ahead: \
+         let it open them again"
+    )]
     KeepsOpen,
     #[error("cannot start `{0}` again: {1}")]
     Command(String, std::io::Error),
@@ -113,17 +120,27 @@ impl Target<'_> {
             if block >= LEAST_BLOCKS && begun.elapsed() > TRIAL {
                 break;
             }
-            let changed_first = (monotonic_ns() / 64).is_multiple_of(2);
-            let mut times = [0.0; 2];
-            for changed in [changed_first, !changed_first] {
-                let guard = if changed { ledger.set(file, value)? } else { None };
-                let took = self.measure(opened_only);
-                guard.map_or(Ok(()), |guard| guard.undo())?;
-                times[usize::from(changed)] = took?;
+            match self.block(ledger, file, value, opened_only) {
+                Ok([as_it_is, changed]) => saved.push(100.0 * (1.0 - changed / as_it_is.max(f64::MIN_POSITIVE))),
+                // It has come to rest; what it did before counts.
+                Err(TrialError::KeepsOpen | TrialError::Idle) if !saved.is_empty() => break,
+                Err(error) => return Err(error),
             }
-            saved.push(100.0 * (1.0 - times[1] / times[0].max(f64::MIN_POSITIVE)));
         }
         Ok(summary(&saved))
+    }
+
+    /// Times as it is and with the change, in random order.
+    fn block(&self, ledger: &Ledger, file: &Path, value: &str, opened_only: bool) -> Result<[f64; 2], TrialError> {
+        let changed_first = (monotonic_ns() / 64).is_multiple_of(2);
+        let mut times = [0.0; 2];
+        for changed in [changed_first, !changed_first] {
+            let guard = if changed { ledger.set(file, value)? } else { None };
+            let took = self.measure(opened_only);
+            guard.map_or(Ok(()), |guard| guard.undo())?;
+            times[usize::from(changed)] = took?;
+        }
+        Ok(times)
     }
 
     /// The time for the same work.
@@ -155,10 +172,13 @@ impl Target<'_> {
         if !named {
             return Err(TrialError::NoTarget);
         }
-        let request = Request { length: Some(STRETCH), ..self.request.clone() };
-        let begun = Instant::now();
+        let (begun, mut length, mut waited) = (Instant::now(), STRETCH, Duration::ZERO);
         let recorded = loop {
+            let request = Request { length: Some(length), ..self.request.clone() };
             let recorded = recording::record(&request, &mut |_| {})?;
+            waited += length;
+            // A file that is opened late, or read slowly, needs a longer look.
+            length = (2 * length).min(LONGEST);
             if recorded.interrupted {
                 return Err(TrialError::Signal);
             }
@@ -168,7 +188,7 @@ impl Target<'_> {
             if let Some(time) = of_opened(&recorded.captured.trace) {
                 return Ok(time);
             }
-            if begun.elapsed() > PATIENCE {
+            if waited >= PATIENCE || begun.elapsed() > CLOCK {
                 return Err(TrialError::KeepsOpen);
             }
         };
@@ -219,7 +239,8 @@ fn summary(saved: &[f64]) -> Tried {
     let least = saved.iter().copied().fold(f64::INFINITY, f64::min);
     let most = saved.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let of = signed_rank::test(saved, LEVEL);
-    let (centre, low, high) = of.map_or((0.0, least, most), |of| (of.centre, of.low.max(least), of.high.min(most)));
+    let middle = f64::midpoint(least, most);
+    let (centre, low, high) = of.map_or((middle, least, most), |of| (of.centre, of.low.max(least), of.high.min(most)));
     Tried { saves_pct: centre, ci_pct: [low, high], blocks: saved.len() as u32 }
 }
 

@@ -14,8 +14,8 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Reads,
     single: super::Single::Counts,
     what: "The read-ahead limit is 0, and so every page is read for itself.",
-    why: "With read_ahead_kb=0 the page cache has no window to read with. Each missing page becomes a request of 4 KiB \
-          that is waited for before the next one is asked for, however large the call is.",
+    why: "With read_ahead_kb=0, or a page of it, the page cache has no window to read with: a request has one page, or \
+          those of one small call, and is waited for before the next one is asked for, or nearly so.",
     events: "No windows: single pages, one after the other, as many waits as pages.",
     example: "`blockdev --setra 0` under a sequential reader with calls of 64 KiB: 16 waits a call instead of one for \
               four calls.",
