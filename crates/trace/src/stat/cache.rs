@@ -1,9 +1,9 @@
 //! The fate of pages: windows, hits that are hits, and the processes that added pages.
 //!
 //! ```text
-//! window      a decision (RaOrder, RaUnbounded, or where the kernel shows none: pages added in one row by one task).
-//!             A page of it that was added is used once a call, a lookup or a fault touches it; removed before that it
-//!             is thrashed; never touched, wasted
+//! window      a decision (RaOrder, RaUnbounded, or where the kernel shows none: pages added in one row by one task in
+//!             one call). A page of it that was added is used once a call, a lookup or a fault touches it; removed
+//!             before that it is thrashed; never touched, wasted
 //! looked up   pages of a file that a read call touched, each once a call, however often the kernel looked. The
 //!             lookups give the file and the pages where they are traced, else the call does
 //! missed      of these, the pages that the same task had to add during the call
@@ -255,6 +255,7 @@ impl Observer {
     }
 
     fn end_call(&mut self, pid: u32, result: i64) {
+        self.run.remove(&pid);
         let Some(call) = self.calls.remove(&pid) else { return };
         if call.op != Op::Read {
             return;

@@ -175,12 +175,13 @@ fn hits_are_hits_and_windows_have_a_fate() {
 
 #[test]
 fn windows_are_inferred_where_the_kernel_shows_none() {
-    let text = "0 1 call 3 0 4;0 1 add 0 2;0 1 add 2 2;1 1 end 4;2 1 call 3 8 2;2 1 add 8 2;2 1 end 2";
+    let text = "0 1 call 3 0 4;0 1 add 0 2;0 1 add 2 2;1 1 end 4;2 1 call 3 8 2;2 1 add 8 2;2 1 end 2;\
+                3 1 call 3 10 2;3 1 add 10 2;3 1 end 2";
     let mut trace = trace(text);
     trace.inferred_windows = true;
     let stat = stat(&trace, &Ask::default());
     let windows = stat.cache.windows;
-    assert_eq!((windows.n, windows.pages, windows.added, windows.used), (2, 6, 6, 6));
+    assert_eq!((windows.n, windows.pages, windows.added, windows.used), (3, 8, 8, 8));
     assert!(stat.warnings.contains(&Warning::InferredWindows));
 }
 
