@@ -120,7 +120,30 @@ const NR_GROUPS: usize = 4;
 /// Where a step has its targets.
 const TARGETS: usize = 4;
 
+/// A group is slowed down until it collects uses of the delay; then metadata adds to that, while uses are given back.
+fn draw_delay(rng: &mut Rng) -> Case {
+    let mut between = |low: i64, high: i64| low + rng.below((high - low + 1) as u64) as i64;
+    let setup = [between(1, 8), between(0, 1), 1, between(0, 1_000), 1_000, between(100_000, 500_000)];
+    let one = |group, took, pause| {
+        [('b', group), ('w', took), ('c', 0), ('w', pause), ('r', 1)].map(|(op, number)| Step::new(op, &[number]))
+    };
+    let mut steps = Vec::new();
+    for _ in 0..between(5, 20) {
+        steps.extend(one(0, 5_000, 0));
+        (0..3).for_each(|_| steps.extend(one(1, 100, 200_000)));
+    }
+    let (burst, before) = (between(1, 14), between(0, 9));
+    (0..before).for_each(|_| steps.extend(one(1, 100, between(900_000, 1_300_000))));
+    steps.extend((0..burst).map(|_| Step::new('b', &[1, 1])).chain([Step::new('w', &[10])]));
+    steps.extend((0..burst).map(|_| Step::new('c', &[0])));
+    (0..15).for_each(|_| steps.extend(one(1, 100, between(900_000, 1_300_000))));
+    Case { settings: vec![Step::new('#', &setup)], steps }
+}
+
 fn draw(rng: &mut Rng) -> Case {
+    if rng.below(12) == 0 {
+        return draw_delay(rng);
+    }
     let mut between = |low: i64, high: i64| low + rng.below((high - low + 1) as u64) as i64;
     // Microseconds of a target, and of pauses, that are near to each other.
     let scale = [100, 2_000, 30_000, 150_000][between(0, 3) as usize];
@@ -152,17 +175,23 @@ fn draw(rng: &mut Rng) -> Case {
             }));
             continue;
         }
-        // One group's bios, one after the other and about as long each, in several windows, and one of others.
-        let (took, bios, as_root) = (between(0, scale), between(1, 14), between(0, 12));
+        // One group's bios, one after the other and about as long each, in several windows, then a few of another's.
+        let (took, bios) =
+            (if between(0, 2) == 0 { setup[TARGETS + group as usize] } else { between(0, scale) }, between(1, 14));
+        let (jitter, other, others) = (took / 4 * between(0, 1), between(0, groups), between(0, 12));
+        let as_root = [between(0, 12), between(0, 12)];
         steps.extend((0..20).map(|_| Step::new('c', &[0])));
         for _ in 0..between(1, 12) * if between(0, 7) == 0 { 5 } else { 1 } {
-            for bio in 0..=bios {
-                let of = if bio == bios { between(0, groups) } else { group };
-                steps.push(Step::new('b', &[of, i64::from(between(0, 12) > as_root)]));
-                steps.push(Step::new('w', &[took + between(0, took / 4)]));
+            for bio in 0..bios + others {
+                let is_other = bio >= bios;
+                let metadata = i64::from(between(0, 12) > as_root[usize::from(is_other)]);
+                steps.push(Step::new('b', &[if is_other { other } else { group }, metadata]));
+                steps.push(Step::new('w', &[took + between(0, jitter)]));
                 steps.push(Step::new('c', &[0, between(0, 3)]));
             }
-            steps.push(Step::new('w', &[between(100_000, 900_000)]));
+            steps.push(Step::new('r', &[other]));
+            steps.push(Step::new('w', &[[1_000_000, between(100_000, 900_000)][usize::from(between(0, 3) > 0)]]));
+            steps.push(Step::new('r', &[other]));
         }
     }
     steps.truncate(2 * length);
