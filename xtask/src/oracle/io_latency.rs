@@ -198,14 +198,14 @@ fn draw(rng: &mut Rng) -> Case {
     Case { settings: vec![Step::new('#', &setup)], steps }
 }
 
-/// What was said of the groups last.
+/// The groups as they were described last.
 struct Said {
     cookie: u32,
     of_groups: [(Option<u32>, u32); NR_GROUPS],
 }
 
 impl Said {
-    /// What is new since.
+    /// News since then.
     fn news(&mut self, groups: &IoLatency) -> String {
         let mut text = String::new();
         if std::mem::replace(&mut self.cookie, groups.cookie()) != groups.cookie() {

@@ -6,7 +6,8 @@
 //!          above it. A window that is fine counts only while somebody is slowed down
 //! cookie   of the siblings, 10^6 at first, moved by half a second's windows at most: down by a quarter of the queue's
 //!          requests (by 1 below one queue's, never below two queues') when the group with the lowest target misses; up
-//!          by a sixteenth (by 1) when the group that pushed it down is fine in 5 bios or more, or each second without
+//!          by a sixteenth (by 1) when the group that pushed it down is fine in 5 bios or more, or each second if
+//!          there is none: it is forgotten after 5 s without a move
 //! depth    a group compares cookies with each bio. Lower than before: if its target is above the one missed, and it
 //!          did more than 5 % of the siblings' bios, or it has no target, its depth halves, from the queue's requests
 //!          to 1, and then it collects uses of a delay; higher: a use is given back, or the depth grows by a sixteenth;
@@ -54,20 +55,24 @@ const TIME_BITS: u32 = 51;
 /// The device and the machine.
 #[derive(Copy, Clone, Debug)]
 pub struct Setup {
+    /// A disk with heads, whose windows have means.
     pub rotating: bool,
     /// Requests of the queue (`nr_requests`).
     pub nr_requests: u32,
     /// Processors, which count completions apart.
     pub processors: usize,
+    /// Ticks a second.
     pub hz: Hz,
 }
 
 /// A bio that has been completed.
 #[derive(Copy, Clone, Debug)]
 pub struct Done {
+    /// Whose it is: the place among the targets.
     pub group: usize,
     /// When it was submitted, before it waited here.
     pub submitted: Nanos,
+    /// The processor that was told, from 0.
     pub processor: usize,
     /// Metadata or swap, which the root issues.
     pub as_root: bool,
@@ -75,7 +80,7 @@ pub struct Done {
     pub again: bool,
 }
 
-/// What becomes of a bio.
+/// The fate of a bio.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Submitted {
     /// It goes on; else it has joined its group's line.
@@ -111,7 +116,7 @@ impl Stat {
     }
 }
 
-/// What tasks of a group have to sleep, in nanoseconds.
+/// Sleep that tasks of a group owe, in nanoseconds.
 #[derive(Clone, Debug, Default)]
 struct Delay {
     uses: u32,
@@ -229,7 +234,7 @@ impl IoLatency {
         self.groups[group].delay.uses
     }
 
-    /// What groups compare to know whether to be slower or faster.
+    /// The number that groups compare to know whether to be slower or faster.
     pub fn cookie(&self) -> u32 {
         self.cookie
     }
@@ -555,6 +560,17 @@ mod tests {
         // Four times 90 ms, of which a task sleeps 250 at most; what is left is over two looks later.
         let sleeps = [70, 1_100, 2_200, 3_300].map(|ms| groups.delay(Nanos::from_ms(ms), 1).0 / 1_000_000);
         assert_eq!(sleeps, [250, 250, 0, 0]);
+    }
+
+    #[test]
+    fn a_delay_falls_by_the_time_or_by_half_when_a_use_is_given_back() {
+        // Seconds that were left, uses then and now, seconds gone; what is left.
+        let table = [(8, 1, 1, 2, 6), (8, 2, 1, 2, 4), (3, 2, 1, 2, 1), (1, 1, 1, 2, 0), (8, 1, 1, 1, 8)];
+        for (left, uses_then, uses, gone, then) in table {
+            let mut delay = Delay { uses, ns: left * SECOND_NS, looked: 0, left: left * SECOND_NS, uses_then };
+            delay.decay(gone * SECOND_NS);
+            assert_eq!(delay.ns, then * SECOND_NS, "{left} {uses_then} {uses} {gone}");
+        }
     }
 
     #[test]

@@ -83,7 +83,7 @@ static u64 shim_sleeps;
 #define per_cpu_ptr(p, cpu) (&(p)[cpu])
 #define get_cpu_ptr(p) per_cpu_ptr(p, shim_cpu)
 #define put_cpu_ptr(p) ((void)(p))
-/* What a task does on its way out of a system call. */
+/* A task on its way out of a system call. */
 #define psi_memstall_enter(flags) ((void)(flags))
 #define psi_memstall_leave(flags) ((void)(flags))
 #define io_schedule_prepare() 0
@@ -127,7 +127,7 @@ static unsigned shim_depth(struct iolatency_grp *group)
 #endif
 }
 
-/* What is new. */
+/* News since the last answer. */
 static void shim_say(void)
 {
 	unsigned cookie = atomic_read(&groups[0]->child_lat.scale_cookie);
