@@ -149,7 +149,7 @@ struct Group {
     window: u64,
     window_start: u64,
     of_processors: Vec<Stat>,
-    /// Windows since the cookie was moved for this group, and their bios as the siblings were told of them.
+    /// Windows since the cookie was moved for this group, and their bios as the siblings count them.
     kept: Stat,
     samples: u64,
     /// The siblings' cookie as last seen.
@@ -229,7 +229,7 @@ impl IoLatency {
         self.groups[group].depth
     }
 
-    /// How often a group at depth 1 has been told to be slower.
+    /// How often a group at depth 1 should have been slower still.
     pub fn delay_uses(&self, group: usize) -> u32 {
         self.groups[group].delay.uses
     }
