@@ -16,6 +16,7 @@ pub(super) const IO_LATENCY: Policy = Policy {
     cuts: &[
         ("include/linux/blk_types.h", TIMES),
         ("block/blk.h", TIMES),
+        ("include/linux/blk-cgroup.h", DELAYS),
         ("block/blk-cgroup.h", DELAYS),
         ("block/blk-cgroup.c", DELAYS),
         ("block/blk-stat.c", &["blk_rq_stat_init", "blk_rq_stat_sum", "blk_rq_stat_add"]),

@@ -17,7 +17,7 @@
 //!          is added to the delay, which falls by up to a second a second, and its tasks sleep for at most 250 ms of it
 //!          on their way out of a system call
 //! ```
-//! Source: Linux 6.1, 6.12 and 7.2, `block/blk-iolatency.c` (`check_scale_change`, `iolatency_check_latencies`,
+//! Source: Linux 5.10 to 7.2, `block/blk-iolatency.c` (`check_scale_change`, `iolatency_check_latencies`,
 //! `scale_cookie_change`, `scale_change`), `block/blk-cgroup.c` (`blkcg_scale_delay`), `block/blk-stat.c`. Known
 //! deviations: siblings right below the root, no groups below them; groups do not come or go, and the queue's requests
 //! and the number of processors stay; tasks that are being killed, which wait for nothing, are not told apart; a bio
@@ -32,7 +32,7 @@ use crate::units::{Hz, Jiffies, Nanos};
 /// Whose code it is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// 6.1 to 6.12: the times of bios have 51 bits, which are over after 26 days; a bio across that is not measured.
+    /// 5.10 to 6.12: the times of bios have 51 bits, which are over after 26 days; a bio across that is not measured.
     V6_1,
     /// As 7.2 has it; 6.18 was not read.
     V7_2,

@@ -11,6 +11,7 @@ enum { REQ_META = 1, REQ_SWAP = 2, BIO_QOS_THROTTLED = 0, BLK_STS_AGAIN = 12, TA
 #define atomic64_add(n, v) atomic_add(n, v)
 #define atomic64_sub(n, v) atomic_sub(n, v)
 #define atomic64_try_cmpxchg(v, old, new) try_cmpxchg(&(v)->counter, old, new)
+#define atomic64_cmpxchg(v, old, new) cmpxchg(&(v)->counter, old, new)
 #define time_before64(a, b) ((s64)((a) - (b)) < 0)
 #define ktime_add_ns(t, ns) ((t) + (ns))
 #define NR_GROUPS 4
