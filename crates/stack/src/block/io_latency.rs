@@ -17,8 +17,8 @@
 //!          is added to the delay, which falls by up to a second a second, and its tasks sleep for at most 250 ms of it
 //!          on their way out of a system call
 //! ```
-//! Source: Linux 5.10 to 7.2, `block/blk-iolatency.c` (`check_scale_change`, `iolatency_check_latencies`,
-//! `scale_cookie_change`, `scale_change`), `block/blk-cgroup.c` (`blkcg_scale_delay`), `block/blk-stat.c`. Known
+//! Source: Linux 5.10, 6.1, 6.12 and 7.2, `block/blk-iolatency.c` (`check_scale_change`, `scale_cookie_change`,
+//! `iolatency_check_latencies`, `scale_change`), `block/blk-cgroup.c` (`blkcg_scale_delay`), `block/blk-stat.c`. Known
 //! deviations: siblings right below the root, no groups below them; groups do not come or go, and the queue's requests
 //! and the number of processors stay; tasks that are being killed, which wait for nothing, are not told apart; a bio
 //! that is cut is one bio; the running mean that `io.stat` shows decides nothing and is left out. Of rotating devices
