@@ -7,6 +7,7 @@
 
 mod direct;
 mod elevators;
+mod io_latency;
 mod io_max;
 mod mglru;
 mod readahead;
@@ -75,6 +76,7 @@ const POLICIES: &[&Policy] = &[
     &throttle::THROTTLE,
     &direct::DIRECT,
     &io_max::IO_MAX,
+    &io_latency::IO_LATENCY,
 ];
 
 /// A letter and numbers.

@@ -9,8 +9,9 @@
 //! complete    the elevator is notified, the request is freed, the next one is issued; only then do waiters wake
 //! ```
 //! Files of this module: `legacy` (pools of requests), `mq` (tags of blk-mq), `flush` (flushes in steps), `wbt`
-//! (throttled writeback), `io_max` (limits of a control group, before all this), `driver` (tags that are not the
-//! device's), `rules` (features by kernel). With blk-mq:
+//! (throttled writeback), `io_max` (limits of a control group, before all this), `io_latency` (latency targets of
+//! control groups, where the writeback throttle stands), `driver` (tags that are not the device's), `rules` (features
+//! by kernel). With blk-mq:
 //!
 //! ```text
 //! submit      join the newest request of the plug list, or one of the scheduler's or of the newest 8 of the software
@@ -30,6 +31,7 @@
 
 mod driver;
 mod flush;
+pub mod io_latency;
 pub mod io_max;
 mod legacy;
 mod mq;

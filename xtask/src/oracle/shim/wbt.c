@@ -24,22 +24,7 @@ enum { WB_REASON_NOTHING, TASK_UNINTERRUPTIBLE, QUEUE_FLAG_WC, ELEVATOR_FLAG_DIS
 static bool shim_rotates, shim_caches;
 static unsigned shim_depth;
 
-/* Sleepers are called in their order until one refuses. */
-typedef struct wait_queue_head { spinlock_t lock; struct list_head head; } wait_queue_head_t;
-struct wait_queue_entry {
-	unsigned flags;
-	void *private;
-	int (*func)(struct wait_queue_entry *, unsigned, int, void *);
-	struct list_head entry;
-};
-#define init_waitqueue_head(q) INIT_LIST_HEAD(&(q)->head)
-#define wq_has_sleeper(q) (!list_empty(&(q)->head))
-#define list_del_init_careful(entry) list_del_init(entry)
-#define set_current_state(state) ((void)0)
-#define finish_wait(q, e) list_del_init(&(e)->entry)
-#define waitqueue_active(q) (!list_empty(&(q)->head))
-#define init_wait_func(e, f) ((e)->func = (f), (e)->private = current, INIT_LIST_HEAD(&(e)->entry))
-#define default_wake_function(e, ...) (wake_up_process((e)->private), 1)
+#include "waits.h"
 #define current_is_kswapd() false
 #define ktime_get() shim_now()
 #define ktime_to_ns(t) (t)
@@ -48,21 +33,6 @@ struct wait_queue_entry {
 #define blk_mq_debugfs_register_rqos(...) ((void)0)
 #define blk_mq_debugfs_unregister_rqos(...) ((void)0)
 #define blk_mq_debugfs_unregister_queue_rqos(q) ((void)(q))
-static bool prepare_to_wait_exclusive(wait_queue_head_t *queue, struct wait_queue_entry *entry, int state)
-{
-	bool empty = list_empty(&queue->head);
-
-	list_add_tail(&entry->entry, &queue->head);
-	return empty;
-}
-static void wake_up_all(wait_queue_head_t *queue)
-{
-	struct wait_queue_entry *at, *next;
-
-	list_for_each_entry_safe(at, next, &queue->head, entry)
-		if (at->func(at, 3, 0, NULL) < 0)
-			break;
-}
 
 /* A task is a bio that goes to the device; asleep it has a stack of its own. */
 enum { BIO_QOS_THROTTLED, BIO_QOS_MERGED };
