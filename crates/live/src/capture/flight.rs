@@ -49,10 +49,56 @@ struct Sub {
 
 /// Requests without an end for longer are forgotten, ns.
 const FORGOTTEN: u64 = 120_000_000_000;
+/// By how much an issue may be handed out later than its completion, ns.
+const LATE: u64 = 10_000_000_000;
+/// Requests from which on those are looked for.
+const MANY: usize = 1 << 14;
 
 /// The part of the memory, in sixteenths, that the events of tasks get: most, unless only requests are recorded.
 fn of_tasks(level: Level) -> u64 {
     if level == Level::Light { 1 } else { 12 }
+}
+
+/// Requests in progress and their times. The ring of a CPU may hand out an issue later than another one the completion.
+#[derive(Debug, Default)]
+struct Latencies {
+    /// When each was issued, ns.
+    pending: HashMap<(Dev, u64), u64>,
+    /// Completions whose issue is not there yet, and whether it has come since.
+    early: HashMap<(Dev, u64), (u64, bool)>,
+}
+
+impl Latencies {
+    /// A request goes to the scheduler or the driver; its time if it is over already.
+    fn begins(&mut self, request: (Dev, u64), at: u64) -> Option<(u64, u64)> {
+        match self.early.get_mut(&request) {
+            Some((end, matched)) if *end >= at => {
+                let first = !std::mem::replace(matched, true);
+                return first.then_some((*end, *end - at));
+            }
+            Some(_) => drop(self.early.remove(&request)),
+            None => {}
+        }
+        self.pending.entry(request).or_insert(at);
+        None
+    }
+
+    /// A request is completed; its time, ns, if its begin is known.
+    fn ends(&mut self, request: (Dev, u64), at: u64) -> Option<(u64, u64)> {
+        let Some(begun) = self.pending.get(&request).copied().filter(|begun| *begun <= at) else {
+            self.early.insert(request, (at, false));
+            return None;
+        };
+        self.pending.remove(&request);
+        Some((at, at - begun))
+    }
+
+    fn forget(&mut self, now: u64) {
+        if self.pending.len() + self.early.len() > MANY {
+            self.pending.retain(|_, begun| *begun + FORGOTTEN > now);
+            self.early.retain(|_, (end, _)| *end + LATE > now);
+        }
+    }
 }
 
 /// Rings that go round.
@@ -68,9 +114,9 @@ pub struct Flight {
     room: Option<usize>,
     /// From when on all of them are kept, ns.
     floor_ns: u64,
-    /// Records behind the last look, and requests in progress: when each was issued, ns.
+    /// Records behind the last look.
     waiting: Vec<Record>,
-    pending: HashMap<(Dev, u64), u64>,
+    latencies: Latencies,
     opens: Option<Opens>,
     /// Looks at the open files, with their times.
     looks: VecDeque<(u64, Vec<OpenDescriptor>)>,
@@ -128,7 +174,7 @@ impl Flight {
             room: watch.then_some((devices_bytes - in_rings) as usize),
             floor_ns: 0,
             waiting: Vec::new(),
-            pending: HashMap::new(),
+            latencies: Latencies::default(),
             opens,
             looks: VecDeque::new(),
             pids: ask.of_tasks().then(|| ask.pids.iter().copied().collect()),
@@ -224,20 +270,17 @@ impl Flight {
         self.waiting = decoded.records.split_off(ready);
         let mut done = Vec::new();
         for record in decoded.records {
-            match record.seen {
+            done.extend(match record.seen {
                 Seen::Insert(extent) | Seen::Issue(extent) if extent.bytes > 0 => {
-                    self.pending.entry((extent.dev, extent.sector.0)).or_insert(record.at.0);
+                    self.latencies.begins((extent.dev, extent.sector.0), record.at.0)
                 }
-                Seen::Complete { extent, .. } => {
-                    let begun = self.pending.remove(&(extent.dev, extent.sector.0));
-                    done.extend(begun.map(|begun| (record.at.0, record.at.0.saturating_sub(begun))));
+                Seen::Complete { extent, .. } if extent.bytes > 0 => {
+                    self.latencies.ends((extent.dev, extent.sector.0), record.at.0)
                 }
-                _ => {}
-            }
+                _ => None,
+            });
         }
-        if self.pending.len() > 1 << 14 {
-            self.pending.retain(|_, begun| *begun + FORGOTTEN > now);
-        }
+        self.latencies.forget(now);
         done
     }
 
@@ -263,7 +306,7 @@ impl Flight {
         let mut subs = std::mem::take(&mut self.kept);
         self.kept_bytes = 0;
         self.waiting.clear();
-        self.pending.clear();
+        self.latencies = Latencies::default();
         loop {
             let before = subs.len();
             self.take(0, &mut subs);
@@ -545,6 +588,30 @@ mod tests {
             [(0, 9000, false), (1000, 9500, false), (2000, 9600, true), (3000, 9650, false), (4000, 10_200, true)]
         {
             assert_eq!(pressure.grown(at, us), pressed, "{at}");
+        }
+    }
+
+    #[test]
+    fn requests_have_their_times_in_whatever_order_the_rings_hand_them_out() {
+        // `b`egin and `e`nd of requests by number, with times; the times of those that are over, in this order.
+        for (events, expected) in [
+            ("b1@10 e1@30", &[20][..]),
+            ("b1@10 b1@12 e1@30", &[20]),
+            ("e1@30 b1@10 b1@12", &[20]),
+            ("e1@30 b1@10 b1@40 e1@90", &[20, 50]),
+            ("b1@40 e1@30 b1@10 e1@90", &[20, 50]),
+            ("e1@30 b1@40 e1@90 e2@95", &[50]),
+            ("b1@10 e2@30 b2@20 e1@40", &[10, 30]),
+        ] {
+            let mut latencies = Latencies::default();
+            let number = |text: &str| text.parse::<u64>().expect("a number");
+            let of = |event: &str| {
+                let (request, at) = event[1..].split_once('@').expect("a time");
+                let (request, at) = ((Dev(1), number(request)), number(at));
+                if event.starts_with('b') { latencies.begins(request, at) } else { latencies.ends(request, at) }
+            };
+            let times: Vec<u64> = events.split(' ').filter_map(of).map(|(_, ns)| ns).collect();
+            assert_eq!(times, expected, "{events}");
         }
     }
 
