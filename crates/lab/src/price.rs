@@ -255,7 +255,11 @@ impl Watching {
             Way::Without => Watching::Nothing,
             Way::Armed => Watching::Armed(Box::new(Flight::start(&ask, ledger, MEMORY, false).map_err(captured)?)),
             Way::Recording => Watching::Recording(Capture::start_with(&ask, ledger).map_err(captured)?),
-            Way::Summing => Watching::Summing(Box::new(Sums::start(&ask, SUMS).map_err(captured)?)),
+            // The job is this process.
+            Way::Summing => {
+                let ask = Ask { pids: vec![std::process::id()], ..ask };
+                Watching::Summing(Box::new(Sums::start(&ask, SUMS).map_err(captured)?))
+            }
             Way::Peer(peer) => {
                 let mut command = Command::new(peer.program);
                 let node = |word: &&str| if *word == DISK { disk.as_os_str().to_owned() } else { (*word).into() };

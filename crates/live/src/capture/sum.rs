@@ -245,7 +245,7 @@ fn linked(btf: &Btf) -> (Vec<u8>, bool) {
 }
 
 impl Sums {
-    /// Begins. `memory` bytes are for the table of sums.
+    /// Begins. `memory` bytes are for the table of sums. This process is left out unless it is among those asked for.
     ///
     /// # Errors
     /// If this user may not, or the kernel runs no such programs.
@@ -261,11 +261,12 @@ impl Sums {
         }
         let most = (memory / size_of::<Raw>() as u64).clamp(64, 1 << 24) as u32;
         let entries = 1_u32 << most.ilog2();
-        let (own, mask, casts) = (std::process::id(), entries - 1, u8::from(casts));
+        let (this, mask, casts) = (std::process::id(), entries - 1, u8::from(casts));
+        let left_out = if ask.pids.contains(&this) { 0 } else { this };
         let filters = [ask.of_tasks(), !ask.inodes.is_empty(), !ask.devices.is_empty()].map(u8::from);
         let mut bpf = EbpfLoader::new()
             .btf(Some(&btf))
-            .override_global("own", &own, true)
+            .override_global("own", &left_out, true)
             .override_global("mask", &mask, true)
             .override_global("casts", &casts, true)
             .override_global("ops", &ops[..], true)
@@ -288,7 +289,7 @@ impl Sums {
         let mut sums = Sums { bpf, names, level: ask.level, begun: Instant::now(), paths: BTreeMap::new() };
         sums.follow(&ask.pids)?;
         if ask.children {
-            sums.follow(&[own])?;
+            sums.follow(&[this])?;
         }
         for (name, tracepoint, _) in HOOKS.iter().filter(|(_, _, level)| *level <= ask.level) {
             let program = sums.bpf.program_mut(name).ok_or_else(|| CaptureError::Bpf(format!("no {name}")))?;
