@@ -104,11 +104,10 @@ fn result(id: &str, sequences: Option<u32>, moved: Option<(Constant, i32)>) -> R
 fn of(id: &'static str, sequences: Option<u32>) -> Result<Row, String> {
     let constants = incident::constants(id).map_err(|error| format!("{id}: {error}"))?;
     let whole = result(id, sequences, None)?;
-    let (sequences, nr) = (Some(whole.sequences), constants.len());
     let mut row = Row {
         id,
         sequences: whole.sequences,
-        constants: nr,
+        constants: constants.len(),
         effective: 0,
         runs: [0; 2],
         broken: [Vec::new(), Vec::new()],

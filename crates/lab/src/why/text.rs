@@ -182,9 +182,10 @@ fn details(text: &mut String, answer: &Answer, style: Style) {
     let cache = &facts.digest.cache;
     if cache.added > 0 {
         let again = format!("{} read again", cache.again);
-        let by_others = facts.digest.foreign.dropped.max(cache.again.saturating_sub(cache.reclaimed + cache.dropped));
-        let by_others = if by_others > 0 { format!(", {by_others} dropped by others") } else { String::new() };
-        let gone = format!("{} evicted, {} dropped{by_others}", cache.reclaimed, cache.dropped);
+        let mut gone = format!("{} evicted, {} dropped", cache.reclaimed, cache.dropped);
+        if facts.digest.foreign.dropped > 0 {
+            let _ = write!(gone, ", {} dropped by others", facts.digest.foreign.dropped);
+        }
         paragraph(text, "  ", &format!("Page cache: {} pages in, {again}, {gone}.", cache.added));
     }
     text.push('\n');

@@ -123,7 +123,7 @@ impl Target<'_> {
             match self.block(ledger, file, value, opened_only) {
                 Ok([as_it_is, changed]) => saved.push(100.0 * (1.0 - changed / as_it_is.max(f64::MIN_POSITIVE))),
                 // It has come to rest; what it did before counts.
-                Err(TrialError::KeepsOpen | TrialError::Idle) if !saved.is_empty() => break,
+                Err(TrialError::KeepsOpen | TrialError::Idle) if block >= LEAST_BLOCKS => break,
                 Err(error) => return Err(error),
             }
         }
@@ -239,8 +239,7 @@ fn summary(saved: &[f64]) -> Tried {
     let least = saved.iter().copied().fold(f64::INFINITY, f64::min);
     let most = saved.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let of = signed_rank::test(saved, LEVEL);
-    let middle = f64::midpoint(least, most);
-    let (centre, low, high) = of.map_or((middle, least, most), |of| (of.centre, of.low.max(least), of.high.min(most)));
+    let (centre, low, high) = of.map_or((0.0, least, most), |of| (of.centre, of.low.max(least), of.high.min(most)));
     Tried { saves_pct: centre, ci_pct: [low, high], blocks: saved.len() as u32 }
 }
 
