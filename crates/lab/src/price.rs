@@ -4,7 +4,7 @@
 //! job        words of `iowhy run`, a command, or by default direct reads of 4 KiB on a loop device whose file is in
 //!            memory: its requests cost next to nothing, so the events are as large a part of them as they can be
 //! ways       tracefs armed (rings that overwrite) and recording, sums by BPF, of the whole machine; blktrace,
-//!            bpftrace's biosnoop and perf trace where they are installed
+//!            bpftrace (a line a request, as biosnoop) and perf trace where they are installed
 //! judge      the difference of each from the job without, from all blocks (`stats::blocks`): throughput that is lost,
 //!            and what the 99th percentile of its calls gains
 //! ns/event   the time that was lost against the events that were recorded meanwhile
@@ -136,9 +136,10 @@ fn lines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// Two for each line: the issue is remembered, the completion written.
+/// Two for each line that begins with a time: the issue is remembered, the completion written.
 fn requests(bytes: &[u8]) -> u64 {
-    2 * lines(bytes)
+    let of = |line: &&[u8]| line.first().is_some_and(u8::is_ascii_digit);
+    2 * bytes.split(|byte| *byte == b'\n').filter(of).count() as u64
 }
 
 /// Records of `struct blk_io_trace`: 48 bytes, the last two of them the length of what follows.
@@ -152,6 +153,14 @@ fn blktraces(mut bytes: &[u8]) -> u64 {
     count
 }
 
+/// A line for each request, as biosnoop writes them. By tracepoints: kprobes are often denied.
+const BY_REQUEST: &str = "tracepoint:block:block_rq_issue { @at[args->dev, args->sector] = nsecs; \
+    @by[args->dev, args->sector] = comm; } \
+    tracepoint:block:block_rq_complete /@at[args->dev, args->sector]/ { \
+    printf(\"%u %s %u %d %u\\n\", elapsed / 1000, @by[args->dev, args->sector], args->dev, args->sector, \
+    (nsecs - @at[args->dev, args->sector]) / 1000); \
+    delete(@at[args->dev, args->sector]); delete(@by[args->dev, args->sector]); }";
+
 const PEERS: [Peer; 3] = [
     Peer {
         name: "blktrace",
@@ -161,9 +170,9 @@ const PEERS: [Peer; 3] = [
         events: blktraces,
     },
     Peer {
-        name: "bpftrace biosnoop",
-        program: "biosnoop.bt",
-        arguments: &[],
+        name: "bpftrace",
+        program: "bpftrace",
+        arguments: &["-e", BY_REQUEST],
         warm_up: Duration::from_secs(3),
         events: requests,
     },
@@ -558,7 +567,7 @@ mod tests {
 
     #[test]
     fn events_of_peers_are_counted_in_what_they_write() {
-        assert_eq!((lines(b"a\nb\n"), requests(b"a\nb\n")), (2, 4));
+        assert_eq!((lines(b"a\nb\n"), requests(b"Attaching 2 probes\n17 dd 8 0 12\n")), (2, 2));
         let record = |more: u16| {
             let mut bytes = vec![0_u8; 48 + usize::from(more)];
             bytes[46..48].copy_from_slice(&more.to_ne_bytes());

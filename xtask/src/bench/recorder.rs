@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use iowhy_lab::price::{self, Asked, Prices};
+use iowhy_lab::price;
 use iowhy_lab::recording::armed::{self, Arm, Caught};
 use iowhy_lab::recording::when::When;
 use iowhy_lab::recording::{Request, dev};
@@ -63,46 +63,56 @@ pub(super) fn run(folder: &Path, quick: bool, page: bool) -> Outcome {
     // What a run before has left there is of no use.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(text)?;
-    let mut lines = vec![
-        format!(
-            "`cargo xtask bench recorder --page`: {blocks} blocks of random order, level layers, runs of 1 s; in \
-             brackets 95 % intervals."
-        ),
-        String::new(),
-        "| job | way | ns an event | throughput lost % | p99 +% |".to_owned(),
-        "| --- | --- | ---: | ---: | ---: |".to_owned(),
-    ];
+    let mut lines = Vec::new();
+    let mut say = |line: String| {
+        println!("{line}");
+        lines.push(line);
+    };
+    // First those that can fail.
+    say(triggered(triggers)?);
+    say(killed(&binary, &folder, kills)?);
+    say(neighbours(&binary, &folder)?);
+    say(String::new());
+    say(format!(
+        "`cargo xtask bench recorder --page`: {blocks} blocks of random order, level layers, runs of 1 s; in brackets \
+         95 % intervals."
+    ));
+    say(String::new());
+    say("| job | way | ns an event | throughput lost % | p99 +% |".to_owned());
+    say("| --- | --- | ---: | ---: | ---: |".to_owned());
     for (job, words) in JOBS {
         eprintln!("bench: recorder: {job}");
-        lines.extend(rows(job, &prices(words, blocks)?));
+        rows(job, &prices(&binary, &folder, words, blocks)?).into_iter().for_each(&mut say);
     }
-    lines.push(String::new());
-    lines.push(triggered(triggers)?);
-    lines.push(killed(&binary, &folder, kills)?);
-    lines.push(neighbours(&binary, &folder)?);
-    println!("{}", lines.join("\n"));
     if page { renew("BENCH.md", TABLE, &lines.join("\n")) } else { Ok(()) }
 }
 
-fn prices(words: &str, blocks: u32) -> Result<Prices, String> {
-    let mut job: Vec<String> = words.split(' ').map(str::to_owned).collect();
-    job.extend(["--time_based", "--runtime=1s"].map(str::to_owned));
-    let length = Duration::from_secs(1);
-    let asked = Asked { job, command: Vec::new(), runs: blocks, seed: 1, level: Level::Layers, length };
-    price::price(&asked, &|words| eprintln!("bench: {words}")).map_err(text)
+/// What `iowhy trace price --json` measures. A program of its own: the keeper of a modelled disk is the program that
+/// asked for it.
+fn prices(binary: &Path, folder: &Path, job: &str, blocks: u32) -> Result<Value, String> {
+    let words = format!("trace price --json --runs {blocks} {job} --time_based --runtime=1s");
+    let output = iowhy(binary, folder, &words).output().map_err(text)?;
+    if !output.status.success() {
+        return Err(format!("`iowhy {words}`: {}", String::from_utf8_lossy(&output.stderr).trim_end()));
+    }
+    serde_json::from_slice(&output.stdout).map_err(text)
 }
 
-fn rows(job: &str, prices: &Prices) -> Vec<String> {
-    let between = |[low, high]: [f64; 2]| format!("({low:.1} .. {high:.1})");
-    let row = |row: &price::Row| {
-        let ns = row.ns_per_event.map_or("-".to_owned(), |ns| format!("{ns:.0}"));
-        let tail = row.p99_pct.zip(row.p99_ci_pct);
-        let tail = tail.map_or("-".to_owned(), |(pct, ci)| format!("{pct:.1} {}", between(ci)));
-        let lost = format!("{:.1} {}", row.throughput_pct, between(row.ci_pct));
-        format!("| {job} | {} {} | {ns} | {lost} | {tail} |", row.way, row.mode)
+fn rows(job: &str, prices: &Value) -> Vec<String> {
+    let all = |of: &str| prices[of].as_array().cloned().unwrap_or_default();
+    let figure = |value: &Value, digits: usize| value.as_f64().map_or("-".to_owned(), |it| format!("{it:.digits$}"));
+    let with = |row: &Value, value: &str, interval: &str| match &row[interval] {
+        Value::Null => "-".to_owned(),
+        ci => format!("{} ({} .. {})", figure(&row[value], 1), figure(&ci[0], 1), figure(&ci[1], 1)),
     };
-    let not = |(way, why): &(String, String)| format!("| {job} | {way} | - | {why} | - |");
-    prices.rows.iter().map(row).chain(prices.not_run.iter().map(not)).collect()
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let row = |row: &Value| {
+        let (ns, lost) = (figure(&row["ns_per_event"], 0), with(row, "throughput_pct", "ci_pct"));
+        let tail = with(row, "p99_pct", "p99_ci_pct");
+        format!("| {job} | {} {} | {ns} | {lost} | {tail} |", word(&row["way"]), word(&row["mode"]))
+    };
+    let not = |row: &Value| format!("| {job} | {} | - | {} | - |", word(&row["way"]), word(&row["why"]));
+    all("rows").iter().map(row).chain(all("not_run").iter().map(not)).collect()
 }
 
 /// Direct reads of 4 KiB, until it is enough: when each began and ended.

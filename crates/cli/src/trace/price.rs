@@ -12,7 +12,7 @@ use crate::output::{self, Exit};
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Job, as `iowhy run` takes it [default: direct reads of memory]
-    #[arg(value_name = "JOB", conflicts_with = "command")]
+    #[arg(value_name = "JOB", allow_hyphen_values = true, conflicts_with = "command")]
     job: Vec<String>,
     /// Blocks: in each the job runs once in every way
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
@@ -32,9 +32,10 @@ pub(crate) struct Options {
 }
 
 /// Help of `trace price`.
-pub(super) const HELP: &str = "Ways: tracefs armed and recording, sums by BPF, and blktrace, bpftrace's biosnoop\n\
+pub(super) const HELP: &str = "Ways: tracefs armed and recording, sums by BPF, and blktrace, bpftrace\n\
     and perf trace where they are installed; each in blocks of random order with the\njob alone.\n\n  \
     iowhy trace price --runs 10\n  \
+    iowhy trace price --disk=nvme fio --name=j --rw=randread --bs=4k --direct=1\n  \
     iowhy trace price --level light -- dd if=big of=/dev/null bs=64k";
 
 /// Measures.

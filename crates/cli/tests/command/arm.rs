@@ -127,6 +127,9 @@ fn each_way_of_watching_has_a_price() {
         assert!(row.is_some_and(|row| row["events"].as_f64() > Some(100.0)), "{value:#}");
     }
     assert!(scratch.is_tidy());
+    // Options behind the job are the job's.
+    let (_, message) = scratch.ends("trace price --runs 2 fio --name=j --nonsense=1", 2);
+    assert!(message.contains("unknown option `--nonsense`"), "{message}");
 }
 
 #[test]

@@ -162,9 +162,10 @@ impl Flight {
         rings.extend(prepared.devices.rings()?);
         let sub_buffer = prepared.tasks.sub_buffer().max(prepared.devices.sub_buffer());
         let Prepared { tracefs, guard, tasks, devices, shapes, missing, event_ps } = prepared;
-        let since_ns = monotonic_ns();
         devices.switch(true)?;
         tasks.switch(true)?;
+        // Earlier events are not all there.
+        let since_ns = monotonic_ns();
         let mut flight = Flight {
             rings,
             nr_of_tasks,
@@ -299,9 +300,10 @@ impl Flight {
     /// # Errors
     /// If a file of tracefs cannot be read or written.
     pub fn cut(&mut self, keep: Duration) -> Result<Captured, CaptureError> {
+        // Later events are not all there: one instance is off before the other.
+        let end = monotonic_ns();
         self.devices.switch(false)?;
         self.tasks.switch(false)?;
-        let end = monotonic_ns();
         let opened = self.opens.as_mut().map_or(Vec::new(), Opens::so_far);
         let mut subs = std::mem::take(&mut self.kept);
         self.kept_bytes = 0;
@@ -320,14 +322,14 @@ impl Flight {
             .max(self.floor_ns)
             .max(end.saturating_sub(u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX)));
         for sub in subs.iter().filter(|sub| sub.after_loss) {
-            begin = begin.max(sub.time);
+            begin = begin.max(sub.time).min(end);
         }
         for instance in [&self.tasks, &self.devices] {
             instance.empty()?;
         }
-        self.since_ns = monotonic_ns();
         self.devices.switch(true)?;
         self.tasks.switch(true)?;
+        self.since_ns = monotonic_ns();
         Ok(self.decode(subs, [begin, end], lost, opened))
     }
 
@@ -354,6 +356,7 @@ impl Flight {
             decoded.page(&Page { cpu: sub.cpu, bytes: &sub.bytes }, &self.shapes, begin);
         }
         drop(subs);
+        decoded.records.retain(|record| record.at.0 <= end - begin);
         decoded.records.sort_by_key(|record| record.at);
         let held = self.held_at(begin, &decoded.records);
         let known = saved_names(&self.tracefs);
