@@ -384,7 +384,7 @@ impl Disk {
             filesystem: Some(mount.filesystem.clone()),
             source: Some(mount.source.to_string_lossy().into_owned()),
             mount_point: Some(mount.point.clone()),
-            mount_options: Some(all_options(&mount.options, &mount.super_options)),
+            mount_options: Some(mount.all_options()),
             ..Disk::default()
         };
         match number {
@@ -417,10 +417,24 @@ pub fn disks() -> Vec<Disk> {
         .collect()
 }
 
-/// Options of a mount and of its file system, each once.
-pub fn all_options(mount: &str, filesystem: &str) -> String {
+/// Options of ext4 that are the superblock's own (`tune2fs -o`) are not among those of a mount.
+const BY_DEFAULT: [&str; 4] = ["data=journal", "data=writeback", "nobarrier", "discard"];
+
+impl Mount {
+    /// Options of the mount and of its file system, with those of ext4 that its superblock sets, each once.
+    pub fn all_options(&self) -> String {
+        let (major, minor) = self.number;
+        let name = fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok();
+        let name = name.as_deref().and_then(Path::file_name).filter(|_| self.filesystem == "ext4");
+        let set = name.and_then(|name| text(Path::new("/proc/fs/ext4").join(name).join("options")));
+        all_options(&self.options, &self.super_options, &set.unwrap_or_default())
+    }
+}
+
+fn all_options(mount: &str, filesystem: &str, set: &str) -> String {
     let mut all: Vec<&str> = Vec::new();
-    for option in mount.split(',').chain(filesystem.split(',')) {
+    let by_default = set.lines().filter(|option| BY_DEFAULT.contains(option));
+    for option in mount.split(',').chain(filesystem.split(',')).chain(by_default) {
         if !option.is_empty() && !all.contains(&option) {
             all.push(option);
         }
@@ -613,7 +627,8 @@ a line that is none
         for (path, filesystem) in cases {
             assert_eq!(on(path), Some(filesystem), "{path}");
         }
-        assert_eq!(all_options("rw,noatime", "rw,discard"), "rw,noatime,discard");
+        let set = "rw\ndiscard\ndata=journal\ncommit=5";
+        assert_eq!(all_options("rw,noatime", "rw,discard", set), "rw,noatime,discard,data=journal");
         assert_eq!(unescaped("a\\134b\\04"), Path::new("a\\b\\04"));
     }
 

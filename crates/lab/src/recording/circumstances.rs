@@ -365,7 +365,7 @@ fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
         if systems.contains(&dev) && !KERNELS_OWN.contains(&mount.filesystem.as_str()) {
             let point = mount.point.display().to_string().replace(' ', "_");
             set(&point, "filesystem", &mount.filesystem);
-            set(&point, "mount_options", &machine::all_options(&mount.options, &mount.super_options));
+            set(&point, "mount_options", &mount.all_options());
             if let Some(window) = backing(&mount).and_then(|folder| text(folder.join("read_ahead_kb"))) {
                 set(&point, "read_ahead_kb", &window);
             }

@@ -308,6 +308,11 @@ pub(super) const EVENTS: &[Event] = &[
     ends(&["syscalls/sys_exit_syncfs"], |v| end(v, Op::Fsync)),
     begins(&["syscalls/sys_enter_sync_file_range"], FD, |v| start(v, Op::Fdatasync, None, 0)),
     ends(&["syscalls/sys_exit_sync_file_range"], |v| end(v, Op::Fdatasync)),
+    // It names no file: its place in memory is in no record.
+    begins(&["syscalls/sys_enter_msync"], &[], |_| {
+        Some(Seen::CallStart { op: Op::Fsync, fd: -1, offset: None, len_bytes: 0 })
+    }),
+    ends(&["syscalls/sys_exit_msync"], |v| end(v, Op::Fsync)),
     files(&["syscalls/sys_enter_open"]),
     files(&["syscalls/sys_exit_open"]),
     files(&["syscalls/sys_enter_openat"]),
@@ -358,8 +363,6 @@ pub(super) const EVENTS: &[Event] = &[
     besides(&["syscalls/sys_exit_madvise"]),
     besides(&["syscalls/sys_enter_sync"]),
     besides(&["syscalls/sys_exit_sync"]),
-    besides(&["syscalls/sys_enter_msync"]),
-    besides(&["syscalls/sys_exit_msync"]),
     besides(&["syscalls/sys_enter_fallocate"]),
     besides(&["syscalls/sys_exit_fallocate"]),
     besides(&["syscalls/sys_enter_ftruncate"]),

@@ -5,14 +5,15 @@
 //!            the CPU after it has slept, or to its last record before it goes on
 //! libaio     what io_submit hands over is a call for each iocb that has bios: from the submission to the last
 //!            completion; iocbs are in memory that a trace does not show, so bios give place and size
-//! io_uring   a request is a call from its submission to its completion
+//! io_uring   a request is a call from its submission to its completion; what a worker queues is of the oldest one that
+//!            was given away and has no bio
 //! throttled  a bio that a limit has held back is issued by a worker of the kernel: it belongs to the task whose pages
 //!            wait for one, or whose direct call of as many bytes has none
 //! own        all other I/O of the workload's tasks (opening, listing, advice) is still the workload's
 //! ```
 //! Known limits: of buffered calls of libaio and of io_uring's workers only what reaches the device is seen.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use iowhy_stack::event::{CallId, Dir, Event, FileId, JournalStep, Op, RaKind, What};
 use iowhy_stack::trace::{Dev, Extent, Inode, RaInput, Record, Rwbs, Seen, Trace};
@@ -60,6 +61,9 @@ pub fn is_other(trace: &Trace, tree: &BTreeSet<u32>, pid: u32) -> bool {
     pid != 0 && !tree.contains(&pid) && !kernels()
 }
 
+/// Bytes of the largest bio of a direct call: one that is smaller is the last of its call.
+const LARGEST: u32 = 1 << 20;
+
 /// Origin of a call that is not a system call of its own.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -91,6 +95,8 @@ pub(super) struct Calls {
     open: HashMap<usize, AsyncCall>,
     /// Requests of io_uring by their address.
     ring: HashMap<String, usize>,
+    /// Requests of io_uring that a task has given to its workers, and that none is seen to carry out yet.
+    given: HashMap<u32, VecDeque<usize>>,
     /// iocbs that a task hands over just now.
     submitting: HashMap<u32, u64>,
     /// Bios of calls of libaio and io_uring by number.
@@ -255,8 +261,9 @@ impl Joiner<'_> {
             }
             "io_uring:io_uring_queue_async_work" => {
                 let call = field(fields, "req").and_then(|address| self.beside.ring.get(address));
-                if let Some(call) = call {
-                    let call = CallId(self.out.calls[*call].call);
+                if let Some(call) = call.copied() {
+                    self.beside.given.entry(pid).or_default().push_back(call);
+                    let call = CallId(self.out.calls[call].call);
                     self.events.push((record.at, seq, Event { at: record.at, call, what: What::HandOver }));
                 }
             }
@@ -293,12 +300,32 @@ impl Joiner<'_> {
         }
     }
 
+    /// A bio of one of io_uring's workers: more of its call, or the oldest one that waits for a worker.
+    fn by_worker(&mut self, pid: u32, extent: &Extent) {
+        let owner = self.trace.name(pid).and_then(|name| name.strip_prefix("iou-wrk-")?.parse::<u32>().ok());
+        let Some(owner) = owner else { return };
+        let goes_on = self.call_of(pid).is_some_and(|call| {
+            let last = self.out.calls[call].bios.last().map(|bio| &self.out.bios[*bio as usize].extent);
+            let full = |last: &Extent| last.bytes >= LARGEST && end_of(last) == extent.sector.0;
+            let cached = self.tasks.get(&pid).is_some_and(|task| !task.waiting.is_empty());
+            self.beside.open.contains_key(&call) && (cached || last.is_none_or(full))
+        });
+        while !goes_on && let Some(call) = self.beside.given.get_mut(&owner).and_then(VecDeque::pop_front) {
+            if self.beside.open.contains_key(&call) {
+                self.tasks.entry(pid).or_default().call = Some(call);
+                break;
+            }
+        }
+    }
+
     /// A bio is queued: by a task that hands over iocbs it begins a call, or goes on with one.
     pub(super) fn handed_over(&mut self, seq: u64, record: &Record, extent: &Extent) {
-        let Some(left) = self.beside.submitting.get(&record.pid).copied() else { return };
         if extent.rwbs.has(Rwbs::META) || extent.bytes == 0 {
             return;
         }
+        let Some(left) = self.beside.submitting.get(&record.pid).copied() else {
+            return self.by_worker(record.pid, extent);
+        };
         let goes_on = self.call_of(record.pid).filter(|call| {
             let known = &self.out.calls[*call];
             let last = known.bios.last().map(|bio| end_of(&self.out.bios[*bio as usize].extent));

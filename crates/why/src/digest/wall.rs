@@ -47,6 +47,8 @@ pub struct Wall {
     pub held_back: u64,
     /// Time blocked by dirty limits, ns.
     pub dirty_ns: f64,
+    /// Time in io_submit that waits for requests which it has queued itself, ns, and how often.
+    pub submitting: (f64, u64),
     /// Time of tasks that a signal, and that a tracer has stopped, ns, and how often.
     pub stopped: [(f64, u64); 2],
     /// Time of the stretches of equally many calls, ns.
@@ -85,6 +87,8 @@ enum Doing {
     Call(usize, usize),
     /// Another system call of files.
     Other,
+    /// It hands over calls of libaio.
+    Submit,
     /// It waits for calls of libaio or io_uring.
     Reap,
     /// It sleeps on purpose.
@@ -114,6 +118,7 @@ fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nan
         let Seen::Other { name, .. } = &record.seen else { continue };
         if let Some(call) = name.strip_prefix("syscalls:sys_enter_") {
             let doing = match call {
+                "io_submit" => Doing::Submit,
                 "io_getevents" | "io_pgetevents" | "io_uring_enter" => Doing::Reap,
                 "nanosleep" | "clock_nanosleep" => Doing::Sleep,
                 // Waiting for whatever comes is not the doing of storage.
@@ -285,7 +290,7 @@ impl Walk<'_> {
     fn kind(&self, doing: Option<Doing>) -> usize {
         match doing {
             Some(Doing::Call(_, kind)) => kind,
-            Some(Doing::Reap) => self.reaped,
+            Some(Doing::Reap | Doing::Submit) => self.reaped,
             _ => KIND_OTHER,
         }
     }
@@ -336,6 +341,12 @@ impl Walk<'_> {
         let Some(request) = found else { return self.writes(kind, from, to, sync) };
         let joined = self.requests.joined;
         let request = &joined.requests[request as usize];
+        // A free place in a queue comes with a request that was queued before.
+        let begun = interval.filter(|interval| interval.doing == Doing::Submit).map(|interval| interval.from);
+        if begun.is_some_and(|begun| request.queued.is_some_and(|queued| queued >= begun)) {
+            self.wall.submitting.0 += to.saturating_sub(from).0 as f64;
+            self.wall.submitting.1 += 1;
+        }
         let bound = |at: Option<Nanos>, before: Nanos| at.unwrap_or(before).clamp(before, to);
         let queued = bound(request.queued.or(request.inserted).or(request.issued), from);
         let allocated = bound(request.allocated, queued);

@@ -1,7 +1,10 @@
 //! Calls of io_uring are carried out by its worker threads instead of while they are handed in.
 
+use super::cost::{Cost, Facts, SEEN};
+use super::instead::Saved;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
+use crate::digest::Layer;
 use iowhy_stats::figure::share;
 
 pub(super) const RULE: Rule = Rule {
@@ -16,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     events: "Calls are handed over to workers (io_uring_queue_async_work), and were not before.",
     example: "Linux 6.5 and later (caec5ebe77f9): cached reads of files on NFS or tmpfs, which do not set \
               FMODE_NOWAIT.",
-    change: "Read what is cached with plain pread; use a file system that sets FMODE_NOWAIT, or a kernel in which \
+    change: "Leave out IOSQE_ASYNC; read what is cached with plain pread; write a file to its full length first; use a file system that sets FMODE_NOWAIT, or a kernel in which \
              this one does (NFS: 2026).",
     refute: "perf shows no CPU time in iou-wrk-* threads, or the same program on ext4 or XFS loses as much.",
     since: "5.1 for reads that miss; 6.5 for all reads of files that do not set FMODE_NOWAIT.",
@@ -30,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     switches: &[Switch::Other("ring_nowait"), Switch::Other("filesystem.nowait")],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Share of the calls that are handed over on the slow side: from which on, and with which it is sure.
@@ -56,10 +59,42 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// The part of the wake-ups that goes at least: the submitter is woken in any case.
+const LEAST: f64 = 0.3;
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let calls = facts.digest.workload.calls;
+    // Syncs are always given to workers.
+    let handed = facts.digest.workload.handed_over.saturating_sub(calls[2]);
+    let handed = share(handed, calls[0] + calls[1]);
+    if handed < MOST {
+        return None;
+    }
+    let trips = handed * facts.in_layers(&[Layer::Ready, Layer::Lock]);
+    let code = facts.in_layers(&[Layer::Cpu]);
+    let saved = Saved::of(trips, LEAST * trips, trips + code);
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!(
+            "{:.0} % of the calls are given to worker threads of io_uring: each waits for a worker to wake up, and its \
+             submitter for the worker",
+            100.0 * handed
+        ),
+        setting: "calls that are done as they are handed in (no IOSQE_ASYNC)".to_owned(),
+        evidence: vec![
+            ("share of calls given to workers", handed, Unit::Share),
+            ("time that tasks wait for a CPU, or for each other", trips, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, sure};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, sure};
     use super::RULE;
+    use crate::digest::Layer;
 
     /// All of ten calls are handed over, then none.
     fn handed() -> Pair {
@@ -74,5 +109,22 @@ mod tests {
         ];
         hold(&RULE, handed, 1.0, edges);
         sure(&RULE, handed, &[("NEARLY_ALL", |p, x| p.slow.workload.handed_over = x as u64, 7.0, 0.7862)]);
+    }
+
+    #[test]
+    fn costs() {
+        let given = || {
+            Alone::of(|a| {
+                (a.digest.workload.handed_over, a.digest.workload.calls) = (10, [10, 0, 0]);
+                a.digest.time.ns[0][Layer::Ready as usize] = 4e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("MOST", |a, x| a.digest.workload.handed_over = x as u64, 5.0, 4.0),
+            ("syncs", |a, x| a.digest.workload.calls[2] = x as u64, 5.0, 6.0),
+        ];
+        hold_cost(&RULE, given, (40.0, 0.8), edges);
+        let found = given().ask(&RULE).expect("a cost");
+        assert!((found.bounds_pct[0] - 12.0).abs() < 0.1, "{}: {found:?}", "LEAST");
     }
 }
