@@ -121,6 +121,8 @@ pub struct Facts {
     pub sleeps: (u64, f64),
     /// Share of the reads that go on where another one on their file ended.
     pub streams: f64,
+    /// Share of the reads that come on an open file behind another task's, at another place.
+    pub taken: f64,
     /// Length of the recording.
     pub length_ns: u64,
     /// Share of the time in which some tasks of the machine, or all that could run, waited for CPUs, I/O and memory
@@ -177,12 +179,13 @@ impl Facts {
             what: if of_calls { ["read", "write", "sync"][kind] } else { "request" },
             layers: layers.into_iter().map(part).filter(|part| part.ns > 0.0).collect(),
             processes: processes(trace, &joined),
-            files: files(trace, &joined),
+            files: files(trace, &joined, &settings),
             devices: devices(trace, &joined, &settings, &digest, &others),
             modes: found_modes(&latencies),
             onset: onset(&latencies),
             sleeps,
             streams: streams(&joined),
+            taken: taken(&joined),
             length_ns,
             digest,
             settings,
@@ -224,6 +227,7 @@ impl Facts {
             whole_ns: self.whole_ns,
             sleeps: self.sleeps,
             streams: self.streams,
+            taken: self.taken,
             others: self.devices.first().map_or(&[], |device| &device.others),
             service,
             code,
@@ -324,6 +328,20 @@ fn streams(joined: &Joined) -> f64 {
     share(going_on, reads)
 }
 
+/// Share of the reads that come on an open file behind another task's, at another place.
+fn taken(joined: &Joined) -> f64 {
+    let mut last: BTreeMap<u32, (u32, u64)> = BTreeMap::new();
+    let (mut reads, mut taken) = (0, 0);
+    for call in joined.calls.iter().filter(|call| call.op == Op::Read && call.fd >= 0 && call.file.is_some()) {
+        let Some(offset) = call.offset else { continue };
+        let done = call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0));
+        let before = last.insert(call.open, (call.pid, offset.saturating_add(done)));
+        reads += 1;
+        taken += u64::from(before.is_some_and(|(pid, end)| pid != call.pid && end != offset));
+    }
+    share(taken, reads)
+}
+
 fn longest_first(mut doers: Vec<Doer>) -> Vec<Doer> {
     doers.sort_by(|a, b| (b.ns, &a.name).cmp(&(a.ns, &b.name)));
     doers.truncate(LISTED);
@@ -348,7 +366,8 @@ fn processes(trace: &Trace, joined: &Joined) -> Vec<Doer> {
     longest_first(by.into_iter().map(named).collect())
 }
 
-fn files(trace: &Trace, joined: &Joined) -> Vec<Doer> {
+fn files(trace: &Trace, joined: &Joined, settings: &Settings) -> Vec<Doer> {
+    let devices = settings.device_names();
     let mut by: BTreeMap<u32, Doer> = BTreeMap::new();
     for call in &joined.calls {
         if let Some(file) = call.file {
@@ -358,7 +377,10 @@ fn files(trace: &Trace, joined: &Joined) -> Vec<Doer> {
     let named = |(file, doer): (u32, Doer)| {
         let inode = joined.files.get(file as usize).copied().unwrap_or_default();
         let path = trace.paths.iter().find(|(known, _)| *known == inode).map(|(_, path)| path.clone());
-        Doer { name: path.unwrap_or_else(|| format!("inode {}", inode.ino)), ..doer }
+        // Calls of rings name no file, and are the device's.
+        let device = devices.iter().find(|(dev, _)| inode.dev == Dev(0) && inode.ino == u64::from(dev.0));
+        let name = path.or_else(|| device.map(|(_, name)| format!("/dev/{name}")));
+        Doer { name: name.unwrap_or_else(|| format!("inode {}", inode.ino)), ..doer }
     };
     longest_first(by.into_iter().map(named).collect())
 }

@@ -1,11 +1,14 @@
-//! Discards at a device while requests of the workload wait there: how many, and for how long.
+//! Discards at a device while requests of the workload wait there, or its syncs: how many, and for how long.
+//!
+//! A file system mounted with `discard` discards when it commits, so that syncs wait for it.
 
 use std::collections::BTreeMap;
 
+use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Dev, Rwbs};
 use iowhy_trace::join::Joined;
 
-/// Discards, and the time with one at a device that a request of the workload waits for or is at, ns.
+/// Discards, and the time with one at a device that a request or a sync of the workload waits for or is at, ns.
 pub fn of(joined: &Joined) -> (u64, u64) {
     // By device: when the numbers of discards and of others change, and by how much.
     let mut changes: BTreeMap<Dev, Vec<(u64, [i32; 2])>> = BTreeMap::new();
@@ -24,7 +27,18 @@ pub fn of(joined: &Joined) -> (u64, u64) {
         list.extend([(from.0, one), (done.0.max(from.0), one.map(|n| -n))]);
     }
     let mut in_the_way = 0;
-    for mut list in changes.into_values() {
+    let syncs = joined.calls.iter().filter(|call| matches!(call.op, Op::Fsync | Op::Fdatasync));
+    let syncs: Vec<(u32, u64, u64)> = syncs
+        .filter_map(|call| {
+            let file = joined.files.get(call.file? as usize)?;
+            Some((file.dev.major(), call.start.0, call.end?.0))
+        })
+        .collect();
+    for (dev, mut list) in changes {
+        // Partitions have numbers of their own.
+        for (_, from, to) in syncs.iter().filter(|(major, ..)| discards > 0 && *major == dev.major()) {
+            list.extend([(*from, [0, 1]), (*to, [0, -1])]);
+        }
         list.sort_unstable();
         let (mut there, mut since) = ([0_i32; 2], 0);
         for (at, change) in list {

@@ -135,6 +135,6 @@ mod tests {
             &[("WAITING", |a, x| a.digest.wall.get_or_insert_default().submitting.1 = x as u64, 1.0, 0.0)];
         hold_cost(&RULE, waits, (40.0, 0.85), edges);
         let found = waits().ask(&RULE).expect("a cost");
-        assert!((found.bounds_pct[0] - 15.0).abs() < 0.1, "{}: {found:?}", "LEAST");
+        assert!((found.bounds_pct[0] - 15.0).abs() < 0.1, "{}, {}: {found:?}", "LEAST", "OVERLAPS");
     }
 }

@@ -43,6 +43,8 @@ pub struct Facts<'a> {
     pub sleeps: (u64, f64),
     /// Share of the reads that go on where another one on their file ended.
     pub streams: f64,
+    /// Share of the reads that come on an open file behind another task's, at another place.
+    pub taken: f64,
     /// Others on the device and their requests, most first.
     pub others: &'a [(String, u64)],
     /// Times of reads that go on where others ended, as they were measured: sectors, rising, and ns. May be empty.

@@ -91,14 +91,18 @@ const USUAL: f64 = 64.0;
 
 /// A queue of few requests that is full.
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    let limit = facts.number_of_disk("nr_requests").filter(|limit| *limit < FEW)?;
+    // BFQ then gives the device the next request when the one before it is done.
+    let strict = facts.of_disk("scheduler") == Some("bfq") && facts.of_disk("iosched/strict_guarantees") == Some("1");
+    let few = facts.number_of_disk("nr_requests").filter(|limit| *limit < FEW);
+    let limit = if strict { 1.0 } else { few? };
     let commands = &facts.digest.commands;
     let at_once = commands.classes.values().map(Spread::sum).sum::<f64>() / commands.busy.max(1) as f64;
     if at_once < FULL * limit {
         return None;
     }
     // Who finds no request waits for one in the call, or for the time of others.
-    let waits = facts.in_layers(&TRIPS) + facts.in_layers(&[Layer::Lock]);
+    let trips = facts.in_layers(&TRIPS) + facts.in_layers(&[Layer::Lock]);
+    let waits = if strict { facts.in_layers(&[Layer::Elevator]) } else { trips };
     // A device that serves them one after the other gives nothing, and one with room for all as much as there is.
     let most = waits * (1.0 - limit / USUAL);
     let saved = Saved::of(waits * (1.0 - (limit / USUAL).sqrt()), 0.0, most);
@@ -106,10 +110,15 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
         ns: saved.ns,
         bounds: saved.bounds,
         confidence: SEEN,
-        claim: format!(
-            "nr_requests={limit:.0}: the device has {at_once:.1} requests while it is busy, and no more may be made"
-        ),
-        setting: format!("nr_requests={USUAL:.0}"),
+        claim: match strict {
+            true => format!(
+                "bfq's strict_guarantees=1: the device has {at_once:.1} requests while it is busy, and others wait"
+            ),
+            false => format!(
+                "nr_requests={limit:.0}: the device has {at_once:.1} requests while it is busy, and no more may be made"
+            ),
+        },
+        setting: if strict { "strict_guarantees=0".to_owned() } else { format!("nr_requests={USUAL:.0}") },
         evidence: vec![
             ("requests at the device while it is busy", at_once, Unit::Count),
             ("time that calls wait", waits, Unit::Ns),
@@ -197,5 +206,16 @@ mod tests {
             ("FULL", |a, x| full(a, 10.0, x), 6.1, 5.9),
         ];
         hold_cost(&RULE, || Alone::of(|a| full(a, 4.0, 4.0)), (60.0, 0.8), edges);
+        let strict = || {
+            Alone::of(|a| {
+                full(a, 256.0, 1.0);
+                a.set("sda", "scheduler", "bfq");
+                a.set("sda", "iosched/strict_guarantees", "1");
+                a.digest.time.ns[0][Layer::Elevator as usize] = 4e5;
+            })
+        };
+        let edges: &[AloneEdge] =
+            &[("strict", |a, x| a.set("sda", "iosched/strict_guarantees", &x.to_string()), 1.0, 0.0)];
+        hold_cost(&RULE, strict, (35.0, 0.8), edges);
     }
 }

@@ -5,10 +5,14 @@
 //! a stream that another one has pushed out of the state restarts: windows of sequential calls begin instead of being
 //! continued, while streams run side by side in one file. Known limit: events do not name descriptors; streams that
 //! restart for another reason in the same file look alike, except after eviction, and where a smaller limit stops the
-//! growth of windows: both are looked at.
+//! growth of windows: both are looked at. One side alone: each task's reads go on where its last one ended, and another
+//! task's come in between on the same open file.
 
 use iowhy_stack::event::RaKind;
+use iowhy_stack::units::SECTOR_BYTES;
 
+use super::cost::{Cost, Facts, SEEN};
+use super::instead::{fewer, own};
 use super::{Figure, Match, Rule, grade, reads};
 use crate::delta::{Delta, Unit};
 
@@ -38,7 +42,7 @@ pub(super) const RULE: Rule = Rule {
         super::Switch::OwnDescriptors,
     ],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// By how much the share of missing reads that come page by page has grown, for the closed windows to matter.
@@ -140,9 +144,45 @@ fn restarted(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Share of the reads that come behind another task's on their open file.
+const TAKEN: f64 = 0.3;
+/// Share of the reads that are of a stream: others lose nothing.
+const STREAMS: f64 = 0.5;
+/// Share of the windows that begin anew, of one side alone.
+const ANEW: f64 = 0.3;
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let windows = &facts.digest.windows;
+    let all = reads::windows(facts.digest, &[RaKind::Sync, RaKind::Async]);
+    let anew = reads::share(windows.sequential_sizes.count(), all);
+    if facts.taken < TAKEN || facts.streams < STREAMS || anew < ANEW {
+        return None;
+    }
+    let (sectors, _) = own(facts, 0);
+    let sectors_of_kib = 1024.0 / SECTOR_BYTES as f64;
+    let saved = fewer(facts, 0, sectors_of_kib * facts.read_ahead_kb()?.0, true)?;
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!(
+            "tasks take turns on one open file: {:.0} % of its reads come behind another task's, and {:.0} % of the \
+             windows begin anew, with {:.0} KiB a request",
+            100.0 * facts.taken,
+            100.0 * anew,
+            sectors / sectors_of_kib
+        ),
+        setting: "a descriptor for each thread".to_owned(),
+        evidence: vec![
+            ("reads behind another task's on their open file", facts.taken, Unit::Share),
+            ("windows that begin anew", anew, Unit::Share),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread, windows};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread, windows};
     use super::RULE;
     use iowhy_stack::event::RaKind::{Async, Sync};
 
@@ -248,5 +288,25 @@ mod tests {
         };
         hold(&RULE, closed, 0.8, &[("LEAST_SURE_CLOSED", |p, x| p.slow.windows.calls_split = x as u64, 60.0, 49.0)]);
         hold(&RULE, restarted, 0.7, &[("LEAST_SURE_RESTARTED", |p, x| p.slow.time.waits = x as u64, 1031.0, 1030.0)]);
+    }
+
+    #[test]
+    fn costs() {
+        let turns = || {
+            Alone::of(|a| {
+                a.set("recording", "disk", "sda");
+                a.set("sda", "read_ahead_kb", "128");
+                a.requests(0, 100, 16, 1e6);
+                (a.taken, a.streams) = (0.8, 0.9);
+                windows(&mut a.digest, Sync, 100.0, 400.0);
+                a.digest.windows.sequential_sizes = spread(80, 4.0);
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("TAKEN", |a, x| a.taken = x, 0.3, 0.29),
+            ("STREAMS", |a, x| a.streams = x, 0.5, 0.49),
+            ("ANEW", |a, x| a.digest.windows.sequential_sizes = spread(x as u64, 4.0), 30.0, 29.0),
+        ];
+        hold_cost(&RULE, turns, (75.0, 0.8), edges);
     }
 }
