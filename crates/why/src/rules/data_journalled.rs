@@ -91,6 +91,10 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// The part of the code in writes that the journal adds, block by block: likely, and at most (a `dd` in 6.18: 0.32 s
+/// against 0.06 s).
+const CODE: [f64; 2] = [0.5, 0.9];
+
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let point = facts.mounted_with("data=journal")?;
     let bytes = facts.digest.workload.bytes[1] as f64;
@@ -112,7 +116,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let [bytes, commits] = [busy * once, (busy - flushes) * once + flushes * fewer];
     let waits = time + ready;
     let gain = |device: f64| waits - (device + ready * device / busy.max(1.0)).min(waits);
-    let saved = Saved::of(gain(commits), gain(bytes), waits);
+    let [likely, most] = CODE.map(|part| part * facts.of_kinds(&[1, KIND_SYNC], &[Layer::Cpu]));
+    let saved = Saved::of(gain(commits) + likely, gain(bytes), waits + most);
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
@@ -216,5 +221,12 @@ mod tests {
         let edges: &[AloneEdge] =
             &[("LEAST_BYTES, alone", |a, x| a.digest.workload.bytes[1] = x as u64, 65_536.0, 65_535.0)];
         hold_cost(&RULE, journalled, (40.0, 0.85), edges);
+        let with_code = || {
+            let mut journalled = journalled();
+            journalled.digest.time.ns[1][Layer::Cpu as usize] = 2e5;
+            journalled
+        };
+        let found = with_code().ask(&RULE).expect("a cost");
+        assert!((found.saves_pct - 50.0).abs() < 0.1, "{}: {found:?}", "CODE");
     }
 }
