@@ -78,7 +78,7 @@ format:
 
 fn shape(name: &str, text: &str) -> Shape {
     let event = EVENTS.iter().find(|event| event.names.contains(&name)).expect("it is in the table");
-    Shape::of(event, name, text).expect("a description")
+    Shape::of(event, name, format::parse(text).expect("a description")).expect("a shape")
 }
 
 fn shapes() -> BTreeMap<u16, Shape> {
