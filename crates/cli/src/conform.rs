@@ -15,6 +15,7 @@ use iowhy_live::guard::Output;
 use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
+use crate::trace::Way;
 
 /// Its command line.
 #[derive(clap::Args)]
@@ -51,6 +52,9 @@ pub(crate) struct Arguments {
     /// --live: keep the recordings in this folder, as text
     #[arg(long, value_name = "DIR", requires = "live")]
     record: Option<PathBuf>,
+    /// --live: tracefs or bpf [default: tracefs, or bpf if denied]
+    #[arg(long, value_enum, value_name = "WAY", requires = "live", conflicts_with = "on")]
+    via: Option<Way>,
     /// --live: kernel:KERNEL[,key=value..] [this kernel]
     #[arg(long, value_name = "WHERE", requires = "live", conflicts_with_all = ["dir", "record", "read_ahead_kb"])]
     on: Option<String>,
@@ -122,6 +126,7 @@ fn running(arguments: &Arguments) -> anyhow::Result<Exit> {
         jobs: arguments.job.clone(),
         dir: arguments.dir.clone(),
         read_ahead_kb: arguments.read_ahead_kb.clone(),
+        via: arguments.via.map(Into::into),
     };
     let progress = |what: &str| {
         if !arguments.json {
@@ -179,6 +184,7 @@ fn foreign(arguments: &Arguments) -> anyhow::Result<Exit> {
         level: Level::Full,
         command: arguments.command.clone(),
         buffer_kib: BUFFER_KIB,
+        via: arguments.via.map(Into::into),
         ..Request::default()
     };
     let recorded = match recording::record(&request, &mut |problem| output::report(problem.clone())) {

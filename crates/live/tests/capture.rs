@@ -523,7 +523,7 @@ fn work_on(device: &Path) {
         let at = mmap(std::ptr::null_mut(), 8 << 20, ProtFlags::READ, MapFlags::SHARED, &file, 20 << 20);
         std::slice::from_raw_parts(at.expect("a mapping").cast(), 8 << 20)
     };
-    assert_eq!((0..64).map(|nr| u32::from(pages[nr * 29 << 12])).sum::<u32>(), 64);
+    assert_eq!((0..64).map(|nr| u32::from(pages[(nr * 29) << 12])).sum::<u32>(), 64);
     std::thread::scope(|scope| scope.spawn(|| file.read_at(&mut [0; 100], 30 << 20)).join())
         .expect("a thread")
         .expect("bytes");
@@ -564,7 +564,9 @@ fn compare(one: &[Record], other: &[Record]) -> (BTreeMap<String, usize>, Vec<St
         let [one, other] = [&one, &other].map(|all| all.get(key).map_or(&[][..], Vec::as_slice));
         *counts.entry(key.0.clone()).or_default() += one.len();
         if one.len() != other.len() {
-            differ.push(format!("{key:?}: {} and {}", one.len(), other.len()));
+            let longer = if one.len() > other.len() { one } else { other };
+            let more = &longer[one.len().min(other.len())..];
+            differ.push(format!("{key:?}: {} and {}: {:?} at the end", one.len(), other.len(), more.first()));
         }
         let apart =
             |(one, other): &(&Record, &Record)| one.seen != other.seen || one.at.0.abs_diff(other.at.0) > APART_NS;
@@ -618,15 +620,28 @@ fn both_ways_record_the_same() {
         });
         // Neither sees itself, but the other; what names descriptors is not of the kernel.
         let names = |seen: &Seen| matches!(seen, Seen::Other { name, .. } if name.starts_with("iowhy:"));
+        // With a filter by process, tracefs of Linux 6.18 has no switch from the idle task of any CPU but the first.
+        let idle = |record: &Record| record.pid == 0 && matches!(record.seen, Seen::Switch { .. });
         let records = captured.each_ref().map(|captured| {
             let of = |record: &&Record| {
                 let at = record.at.0 + captured.monotonic_ns;
                 let whole = by_process || record.seen.extent().is_some() || record.seen.file().is_some();
-                at > begun && at < ended && whole && !ours.contains(&record.pid) && !names(&record.seen)
+                at > begun
+                    && at < ended
+                    && whole
+                    && !ours.contains(&record.pid)
+                    && !names(&record.seen)
+                    && !idle(record)
             };
-            let since = |record: &Record| Nanos(record.at.0 + captured.monotonic_ns);
-            let all = captured.trace.records.iter().filter(of);
-            all.map(|record| Record { at: since(record), ..record.clone() }).collect::<Vec<Record>>()
+            let all = captured.trace.records.iter().filter(of).map(|record| {
+                let mut record = Record { at: Nanos(record.at.0 + captured.monotonic_ns), ..record.clone() };
+                // Whoever waits for a task that ends (0x20) may make it a dead one (0x10) meanwhile.
+                if let Seen::Switch { state: state @ 0x10, .. } = &mut record.seen {
+                    *state = 0x20;
+                }
+                record
+            });
+            all.collect::<Vec<Record>>()
         });
         let (counts, differ) = compare(&records[0], &records[1]);
         println!("by process {by_process}, by device {by_device}: {counts:?}");
@@ -635,11 +650,11 @@ fn both_ways_record_the_same() {
             let count = counts.get(kind).copied().unwrap_or(0);
             assert!(count >= least, "{count} of {kind}");
         };
-        for (kind, nr) in [("Queue", 200), ("Issue", 200), ("Complete", 400), ("PageAdd", 100), ("Fault", 40)] {
+        for (kind, nr) in [("Queue", 200), ("Issue", 200), ("Complete", 250), ("PageAdd", 100), ("Fault", 40)] {
             least(kind, nr);
         }
         if by_process {
-            for (kind, nr) in [("CallStart", 300), ("CallEnd", 300), ("Switch", 100), ("Plug", 10)] {
+            for (kind, nr) in [("CallStart", 250), ("CallEnd", 250), ("Switch", 100), ("Plug", 10)] {
                 least(kind, nr);
             }
             least("task:task_newtask", 2);

@@ -28,7 +28,7 @@ use super::decode::Decoded;
 use super::events::{EVENTS, Event, Place};
 use super::format::{self, Field, Format};
 use super::instance;
-use super::reader::{Page, Rings};
+use super::reader::{Page, Ring, Rings, Taken};
 use super::shape::Shape;
 use super::sum::FileId;
 use super::tracefs::USUAL;
@@ -219,7 +219,7 @@ fn begin(number: u16, arguments: &str) -> Format {
 /// Programs in the kernel.
 pub(super) struct Programs {
     bpf: Ebpf,
-    ring: Option<Box<dyn Rings>>,
+    ring: Option<Ring>,
 }
 
 impl fmt::Debug for Programs {
@@ -347,20 +347,22 @@ impl Programs {
             .load(PROGRAM)
             .map_err(refused)?;
         let mut programs = Programs { bpf, ring: None };
-        programs.fill(ask)?;
+        programs.fill(ask, room)?;
         let event_ps = programs.attach(&mut plan, of_calls, &btf)?;
+        // The calls that were timed.
+        programs.ring.iter_mut().for_each(|ring| Taken::default().all(ring, 0));
         let Plan { shapes, missing, .. } = plan;
         Ok(Prepared { source: programs, guard: None, shapes, missing, event_ps })
     }
 
     /// The tables of files and devices, and the ring.
-    fn fill(&mut self, ask: &Ask) -> Result<(), CaptureError> {
+    fn fill(&mut self, ask: &Ask, room: u32) -> Result<(), CaptureError> {
         let mut files: HashMap<_, FileId, u8> = map(&mut self.bpf, "files")?;
         ask.inodes.iter().try_for_each(|inode| files.insert(FileId::new(*inode), 1, 0)).map_err(refused)?;
         let mut devices: HashMap<_, u32, u8> = map(&mut self.bpf, "devices")?;
         ask.devices.iter().try_for_each(|dev| devices.insert(dev.0, 1, 0)).map_err(refused)?;
         let ring = self.bpf.take_map("ring").ok_or_else(|| CaptureError::Bpf("no ring".to_owned()))?;
-        self.ring = Some(Box::new(RingBuf::try_from(ring).map_err(refused)?));
+        self.ring = Some(Ring::new(RingBuf::try_from(ring).map_err(refused)?, room.into()));
         Ok(())
     }
 
@@ -433,7 +435,8 @@ impl Programs {
 
 impl Source for Programs {
     fn rings(&mut self) -> Result<Box<dyn Rings>, CaptureError> {
-        self.ring.take().ok_or_else(|| CaptureError::Bpf("no ring".to_owned()))
+        let ring = self.ring.take().ok_or_else(|| CaptureError::Bpf("no ring".to_owned()))?;
+        Ok(Box::new(ring))
     }
 
     fn aim(&mut self, ask: &Ask, own: &[u32]) -> Result<(), CaptureError> {

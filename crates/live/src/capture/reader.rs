@@ -59,20 +59,36 @@ impl Rings for Pipes {
 /// Bytes before an event of a program: its time, its CPU, and four unused ones.
 pub(super) const BEFORE: usize = 16;
 
-/// That of a program. Events do not wake anybody, so nothing is waited for.
-impl Rings for RingBuf<MapData> {
+/// That of the programs. Events do not wake anybody, so nothing is waited for: the fuller it was, the sooner comes the
+/// next look.
+pub(super) struct Ring {
+    ring: RingBuf<MapData>,
+    bytes: u64,
+    last: u64,
+}
+
+impl Ring {
+    /// One of this size.
+    pub(super) fn new(ring: RingBuf<MapData>, bytes: u64) -> Ring {
+        Ring { ring, bytes, last: 0 }
+    }
+}
+
+impl Rings for Ring {
     fn files(&self) -> Vec<BorrowedFd<'_>> {
         Vec::new()
     }
 
     fn pause(&self) -> Duration {
-        Duration::from_millis(20)
+        Duration::from_millis(if self.last > self.bytes / 8 { 1 } else { 20 })
     }
 
     fn take(&mut self, taken: &mut Taken, limit: u64) {
-        while let Some(event) = self.next() {
+        let before = taken.bytes;
+        while let Some(event) = self.ring.next() {
             taken.take_event(&event, limit);
         }
+        self.last = taken.bytes - before;
     }
 }
 

@@ -39,7 +39,7 @@ struct signal_struct { short oom_score_adj; } KERNEL;
 struct thread_info { u32 status; } KERNEL;
 struct task_struct {
 	struct thread_info thread_info;
-	int pid;
+	int pid, exit_state;
 	struct signal_struct *signal;
 	char comm[16];
 } KERNEL;
@@ -455,7 +455,8 @@ int BPF_PROG(switched, u8 preempted, struct task_struct *prev, struct task_struc
 		return 0;
 	// Of the states the kernel reports the highest, the idle one (0x402) as 0x80, those that wait for a lock or are
 	// frozen (0x1000, 0x8000) as uninterruptible; one that lost the CPU as 0x100.
-	u32 reported = (prev_state & 0x402) == 0x402 ? 0x80 : prev_state & 0x9000 ? 2 : prev_state & 0x7f;
+	u32 reported = (prev_state | prev->exit_state) & 0x7f;
+	reported = (prev_state & 0x402) == 0x402 ? 0x80 : prev_state & 0x9000 ? 2 : reported;
 #pragma unroll
 	for (u32 bit = 0x80; bit > 1; bit >>= 1)
 		if (reported & bit)
