@@ -23,9 +23,9 @@ use crate::trace::Way;
 #[command(override_usage = "iowhy conform [OPTIONS] <--golden DIR|--live|RECORDING> [-- COMMAND...]")]
 #[command(after_help = "Exit codes: 0 as expected (--live: all bios and requests, and decisions and page\n\
     adds of files that one task reads; 99 % of others), 1 a mismatch beyond that,\n\
-    2 a usage or input error, 3 the kernel cannot be traced here (no root, no\n\
-    tracefs), events were lost, or nothing was judged. Everything that was seen\n\
-    and not compared is listed, with the reason.")]
+    2 a usage or input error, 3 the kernel cannot be traced here (no root,\n\
+    neither tracefs nor BPF), events were lost, or nothing was judged. Everything\n\
+    that was seen and not compared is listed, with the reason.")]
 pub(crate) struct Arguments {
     /// Folder with <kernel>.json files
     #[arg(long, value_name = "DIR", group = "what")]

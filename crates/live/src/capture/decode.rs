@@ -3,8 +3,8 @@
 //! Activity of the capture's own threads is left out. An event has the number of whichever task was on the CPU, and an
 //! interrupt comes while any task runs: the reading thread, too, which is woken by the work it watches. So an event of
 //! that number is left out only if it happened in the task itself (`common_flags`). Issues and completions are kept
-//! always: a task may run the queue for others, and a request with one of the two counts wrongly. A BPF program does not
-//! know its context: of an own thread that is interrupted, inserts and requeues are missing, too.
+//! always: a task may run the queue for others, and a request with one of the two counts wrongly. A BPF program cannot
+//! ask for its context: of an own thread that is interrupted, inserts and requeues are left out, too.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

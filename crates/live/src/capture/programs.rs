@@ -8,12 +8,12 @@
 //! switch     a variable that every program looks at: all of them begin and end at once
 //! lost       what the ring had no room for, and runs of programs that interrupted themselves on one CPU
 //! ```
-//! Source: `Documentation/bpf/libbpf/program_types.rst`, `ringbuf.rst`. Nothing is left behind when this process ends, in
-//! whatever way: the kernel frees programs with their descriptors. Known limits: needs Linux 5.16 with BTF, for states of
-//! tasks 6.0; without any tracefs the copied tracepoints (journals, writeback, reclaim, io_uring, file systems) are
-//! missing; names of tasks that ended and were neither started nor renamed meanwhile come from few events only.
+//! Source: `Documentation/bpf/libbpf/program_types.rst`, `ringbuf.rst`. The kernel frees programs with their descriptors,
+//! so nothing is left behind. Known limits: needs Linux 5.16 with BTF, for states of tasks 6.0; without any tracefs the
+//! copied tracepoints (journals, writeback, reclaim, io_uring, file systems) are missing; a task that ends and was
+//! neither started nor renamed meanwhile may have no name; to free a copied tracepoint takes the kernel up to 0.1 s.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -33,6 +33,7 @@ use super::shape::Shape;
 use super::sum::FileId;
 use super::tracefs::USUAL;
 use super::{Ask, CaptureError, On, Prepared, Source, thread_id};
+use crate::machine;
 
 /// The programs; see [`bpf`](super::bpf) for how they are made.
 static PROGRAM: &[u8] = include_bytes!("bpf/record.bpf.o");
@@ -51,7 +52,7 @@ const HEAD: usize = 24;
 const TEXT: usize = 64;
 
 /// The largest ring.
-const LARGEST: u32 = 1 << 28;
+const LARGEST: u64 = 1 << 28;
 
 /// The value of a followed task, and of one of the capture's own, in the table of tasks.
 const FOLLOWED: u8 = 1;
@@ -241,9 +242,15 @@ struct Copied {
 struct Plan {
     shapes: BTreeMap<u16, Shape>,
     missing: Vec<String>,
-    hooks: Vec<(&'static str, &'static str)>,
+    /// Numbers of their records, programs, tracepoints.
+    hooks: Vec<(u16, &'static str, &'static str)>,
     calls: Vec<u8>,
     copied: Vec<Copied>,
+}
+
+/// Whether an event is recorded by a program of its own; the others are copied.
+fn has_program(name: &str) -> bool {
+    name.starts_with("syscalls/") || HOOKS.iter().any(|hook| hook.0 == name)
 }
 
 /// The description of a tracepoint by tracefs, if that is mounted.
@@ -255,11 +262,20 @@ fn described(name: &str) -> Option<Format> {
 impl Plan {
     fn new(ask: &Ask, btf: &Btf) -> Plan {
         let mut plan = Plan { calls: vec![0; CALL_NUMBERS], ..Plan::default() };
+        let described = USUAL.iter().any(|folder| Path::new(folder).join("events").exists());
+        let mut groups = BTreeSet::new();
         for event in EVENTS.iter().filter(|event| ask.wants(event)) {
+            if !described && !has_program(event.names[0]) {
+                groups.insert(event.names[0].split('/').next().unwrap_or_default());
+                continue;
+            }
             let mut names = event.names.iter().filter(|name| !ask.leaves_out(name));
             if !names.any(|name| plan.add(event, name, ask, btf)) && !event.gone {
                 plan.missing.push(event.names[0].replacen('/', ":", 1));
             }
+        }
+        if !groups.is_empty() {
+            plan.missing.push(format!("without any tracefs, {}", Vec::from_iter(groups).join(", ")));
         }
         plan
     }
@@ -273,8 +289,9 @@ impl Plan {
             let tracepoint = name.split('/').next_back().unwrap_or(name);
             let offered = btf.id_by_type_name_kind(&format!("btf_trace_{tracepoint}"), BtfKind::Typedef).is_ok();
             offered.then(|| {
-                self.hooks.push((program, tracepoint));
-                layout(nr as u16 + 1, fields)
+                let id = nr as u16 + 1;
+                self.hooks.push((id, program, tracepoint));
+                layout(id, fields)
             })
         } else {
             self.copy(event, name, ask)
@@ -315,6 +332,14 @@ impl Plan {
     }
 }
 
+/// Bytes of the ring: as much as tracefs has for all CPUs, up to [`LARGEST`], and an eighth of what a control group
+/// allows, because a ring of BPF counts there.
+fn room(buffer_kib: u32, limit: u64) -> u32 {
+    let cpus = machine::Machine::read().cpus.map_or(1, u64::from);
+    let asked = (u64::from(buffer_kib) * cpus).saturating_mul(2 << 10).min(LARGEST).min(limit / 8);
+    1 << asked.max(4096).ilog2()
+}
+
 impl Programs {
     /// Loaded and attached, but off.
     pub(super) fn make(ask: &Ask) -> Result<Prepared<Programs>, CaptureError> {
@@ -327,8 +352,7 @@ impl Programs {
         let of_calls = plan.calls.iter().any(|wanted| *wanted != 0);
         // The call that is timed.
         plan.calls[libc::SYS_pread64 as usize] = 3;
-        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
-        let room = ask.buffer_kib.saturating_mul(2 << 10).saturating_mul(cpus).clamp(4096, LARGEST).next_power_of_two();
+        let room = room(ask.buffer_kib, machine::memory_limit().unwrap_or(u64::MAX));
         let filters = [ask.of_tasks(), !ask.inodes.is_empty(), !ask.devices.is_empty(), ask.sees_reclaim()];
         let filters = filters.map(u8::from);
         let bpf = EbpfLoader::new()
@@ -388,20 +412,16 @@ impl Programs {
                 program.map_or(Ok(()), |program: &mut BtfTracePoint| program.unload()).map_err(refused)?;
             }
         }
-        for (program, tracepoint) in std::mem::take(&mut plan.hooks) {
-            if let Err(error) = self.hook(program, tracepoint, btf) {
-                let end = format!(":{tracepoint}");
-                plan.shapes.retain(|_, shape| !shape.name.ends_with(&end));
-                plan.missing.push(tracepoint.to_owned());
-                refusal.get_or_insert(error);
-            }
+        let mut refused = |plan: &mut Plan, id, error| {
+            plan.missing.extend(plan.shapes.remove(&id).map(|shape| shape.name));
+            refusal.get_or_insert(error);
+        };
+        for (id, program, tracepoint) in std::mem::take(&mut plan.hooks) {
+            self.hook(program, tracepoint, btf).unwrap_or_else(|error| refused(plan, id, error));
         }
-        for (nr, Copied { name, .. }) in plan.copied.iter().enumerate() {
-            if let Err(error) = self.copied(nr, name) {
-                plan.shapes.remove(&(COPIED | nr as u16));
-                plan.missing.push(name.replacen('/', ":", 1));
-                refusal.get_or_insert(error);
-            }
+        for (nr, copied) in std::mem::take(&mut plan.copied).iter().enumerate() {
+            let done = self.copied(nr, &copied.name);
+            done.unwrap_or_else(|error| refused(plan, COPIED | nr as u16, error));
         }
         // Where nothing is left, the reason is of interest.
         refusal.filter(|_| plan.shapes.is_empty()).map_or(Ok(event_ps), Err)
@@ -504,6 +524,13 @@ mod tests {
     }
 
     #[test]
+    fn the_ring_is_as_large_as_those_of_tracefs_within_limits() {
+        let cpus = machine::Machine::read().cpus.map_or(1, u64::from);
+        assert_eq!(u64::from(room(8192, u64::MAX)), 1 << (cpus << 24).min(LARGEST).ilog2());
+        assert_eq!([room(1 << 20, 64 << 20), room(1 << 20, u64::MAX), room(1, 9)], [8 << 20, 1 << 28, 4096]);
+    }
+
+    #[test]
     fn every_event_with_a_meaning_has_a_program() {
         for event in EVENTS.iter().filter(|event| event.show.is_some() && !event.gone) {
             let call = |name: &str| {
@@ -513,9 +540,7 @@ mod tests {
             let known = |name: &&str| HOOKS.iter().any(|hook| hook.0 == *name) || call(name);
             assert!(event.names.iter().any(known), "{:?}", event.names);
         }
-        let others: Vec<_> =
-            (EVENTS.iter()).filter(|event| !HOOKS.iter().any(|hook| event.names.contains(&hook.0))).collect();
-        let copied = others.iter().filter(|event| !event.names[0].starts_with("syscalls/") && event.show.is_none());
+        let copied = EVENTS.iter().filter(|event| !has_program(event.names[0]));
         assert!(copied.count() <= COPIES);
     }
 }

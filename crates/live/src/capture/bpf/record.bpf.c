@@ -1,10 +1,10 @@
-// Events of the kernel's I/O path as records, each as the trace of that event has it: numbers and offsets of the fields
-// are those of the tables in `programs.rs`.
+// Events of the kernel's I/O path, with the fields that tracefs has of them; their kinds and offsets are those of the
+// tables in programs.rs.
 //
 // raw        a program on each raw tracepoint that records have a meaning for; it reads the kernel's structures
 // calls      one program for the begin of all system calls, and one for their ends: number, arguments, result
 // others     a program on each classic tracepoint that copies the event as the kernel has laid it out
-// filters    tasks with what they start, files, devices; who is filtered by what is the same as for tracefs
+// filters    tasks with their children, files, devices, as for tracefs
 // ring       one for all CPUs, read every few milliseconds: nobody is woken by an event
 //
 // Known limits: an event has no context (interrupts off, in an interrupt), which a program cannot ask for. A program
@@ -64,9 +64,9 @@ enum pageflags { PG_head };
 
 // Whose records there are: nobody's, everybody's, or only of pages that leave the page cache.
 enum { OFF, ALL, LEAVING };
-// What a task is.
+// Kinds of tasks.
 enum { FOLLOWED = 1, OWN };
-// By what the events of a copied tracepoint are filtered.
+// Filters of copied tracepoints.
 enum { TASK, DEVICE };
 // Numbers of the records' kinds: those of system calls are their own number and CALL_BEGIN or CALL_END.
 enum {
@@ -82,7 +82,7 @@ enum {
 #define COPIES 32
 #define MINORS 20
 
-// What stands before an event, and what all events begin with.
+// The head of a record: time and CPU, then the fields that all events begin with.
 struct head { u64 time; u32 cpu, unused; u16 kind; u8 flags, count; u32 pid; };
 struct block { struct head head; u32 dev, nr_sector; u64 sector; u32 bytes; s32 error; u64 rwbs; char comm[16]; };
 struct two { struct block block; u64 sector; u32 dev; };
@@ -217,7 +217,7 @@ static __always_inline s32 error_of(u32 status)
 	return error;
 }
 
-// All of a record but what a remapped or split bio has more.
+// The fields that all bios and requests have.
 static __always_inline void fill(struct block *out, u32 dev, u64 sector, u32 nr_sector, u32 bytes, s32 error, u32 flags)
 {
 	out->dev = dev;
@@ -570,8 +570,8 @@ int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 {
 	u32 from = parent->pid, to = child->pid;
 	u8 *is = bpf_map_lookup_elem(&tasks, &from), followed = FOLLOWED;
-	if (by_task && is && *is == FOLLOWED)
-		bpf_map_update_elem(&tasks, &to, &followed, BPF_ANY);
+	if (by_task && is && *is == FOLLOWED && bpf_map_update_elem(&tasks, &to, &followed, BPF_ANY))
+		__sync_fetch_and_add(&lost, 1);
 	return 0;
 }
 
