@@ -7,9 +7,9 @@
 //! files      calls name descriptors; records of our own name their files: `iowhy:descriptor` for those
 //!            open when the capture began, `iowhy:opened` behind the end of an open
 //! ```
-//! Source: `Documentation/trace/ftrace.rst` and `Documentation/bpf`. Limits: how much `readv` and its like ask for is in
-//! memory that a trace does not show. Memory is bounded by [`Ask::memory_mib`]; later events are counted as lost. Those
-//! of the sources stand in their heads.
+//! Source: `Documentation/trace/ftrace.rst` and `Documentation/bpf`. Limits: how much `readv` and its like ask for is
+//! in memory that a trace does not show. Memory is bounded by [`Ask::memory_mib`]; later events are counted as lost.
+//! Those of the sources stand in their heads.
 
 mod bpf;
 mod decode;
@@ -141,8 +141,7 @@ impl Ask {
         self.named || self.children || !self.pids.is_empty()
     }
 
-    /// Whether an event of the table is asked for. Of a whole machine the states of the tasks would be more than all the
-    /// rest.
+    /// Whether an event of the table is asked for. States of all tasks of a machine would be more than all the rest.
     fn wants(&self, event: &Event) -> bool {
         event.level <= self.level && (event.place != Place::State || self.of_tasks() || self.level == Level::Full)
     }

@@ -635,7 +635,7 @@ fn both_ways_record_the_same() {
             };
             let all = captured.trace.records.iter().filter(of).map(|record| {
                 let mut record = Record { at: Nanos(record.at.0 + captured.monotonic_ns), ..record.clone() };
-                // Whoever waits for a task that ends (0x20) may make it a dead one (0x10) meanwhile.
+                // The parent of a task that ends (0x20) may make it a dead one (0x10) meanwhile.
                 if let Seen::Switch { state: state @ 0x10, .. } = &mut record.seen {
                     *state = 0x20;
                 }

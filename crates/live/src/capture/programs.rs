@@ -8,10 +8,11 @@
 //! switch     a variable that every program looks at: all of them begin and end at once
 //! lost       what the ring had no room for, and runs of programs that interrupted themselves on one CPU
 //! ```
-//! Source: `Documentation/bpf/libbpf/program_types.rst`, `ringbuf.rst`. The kernel frees programs with their descriptors,
-//! so nothing is left behind. Known limits: needs Linux 5.16 with BTF, for states of tasks 6.0; without any tracefs the
-//! copied tracepoints (journals, writeback, reclaim, io_uring, file systems) are missing; a task that ends and was
-//! neither started nor renamed meanwhile may have no name; to free a copied tracepoint takes the kernel up to 0.1 s.
+//! Source: `Documentation/bpf/libbpf/program_types.rst`, `ringbuf.rst`. The kernel frees programs with their
+//! descriptors: nothing is left behind. Known limits: needs Linux 5.16 with BTF, for states of tasks 6.0; without any
+//! tracefs the copied tracepoints (journals, writeback, reclaim, io_uring, file systems) are missing; a task that ends
+//! and was neither started nor renamed meanwhile may have no name; to free a copied tracepoint takes the kernel up to
+//! 0.1 s.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -38,7 +39,7 @@ use crate::machine;
 /// The programs; see [`bpf`](super::bpf) for how they are made.
 static PROGRAM: &[u8] = include_bytes!("bpf/record.bpf.o");
 
-/// Numbers of records that are no hook's: copied tracepoints, and begins and ends of calls by the number of the call.
+/// Numbers of records without a hook: copied tracepoints, then begins and ends of calls, which add that of the call.
 const COPIED: u16 = 0x100;
 const BEGIN: u16 = 0x1000;
 const END: u16 = 0x2000;

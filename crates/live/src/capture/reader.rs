@@ -1,9 +1,9 @@
 //! The thread that empties the rings while they fill.
 //!
-//! It sleeps until a ring is half full or a pause is over, takes all of it, and keeps the bytes; they are decoded later.
-//! Of tracefs these are sub-buffers, taken as long as they are nearly full, of BPF single events. Beyond the limit it
-//! goes on taking, but only counts. Notifications of opens are taken at once: the sooner, the more surely they match
-//! their open.
+//! It sleeps until a ring is half full or a pause is over, takes all of it, and keeps the bytes; they are decoded
+//! later. Of tracefs these are sub-buffers, taken as long as they are nearly full, of BPF single events. Beyond the
+//! limit it goes on taking, but only counts. Notifications of opens are taken at once: the sooner, the more surely
+//! they match their open.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};

@@ -7,12 +7,12 @@
 //!            filtered by device and inode, never by process, or completions would be lost. At the full level so are
 //!            pages that leave the page cache: kswapd and others take them away from the tasks
 //! ```
-//! Source: `Documentation/trace/ftrace.rst`, `events.rst`. Both are in the [`ledger`](crate::ledger) before they are made,
-//! so the next run removes what a killed one left. The global buffer is never touched, nor are instances of others. If
-//! no tracefs is mounted where it usually is, one is mounted in a folder of its own. Known limits: a file system's own
-//! device number (btrfs: one for each subvolume) is not always that of `stat`, so files there may not be found by their
-//! inodes; kernels before 5.7 cannot leave out tasks; 6.18 lacks switches from the idle task of all CPUs but the first
-//! where processes are named.
+//! Source: `Documentation/trace/ftrace.rst`, `events.rst`. Both are in the [`ledger`](crate::ledger) before they are
+//! made, so the next run removes what a killed one left. The global buffer is never touched, nor are instances of
+//! others. If no tracefs is mounted where it usually is, one is mounted in a folder of its own. Known limits: a file
+//! system's own device number (btrfs: one for each subvolume) is not always that of `stat`, so files there may not be
+//! found by their inodes; kernels before 5.7 cannot leave out tasks; 6.18 lacks switches from the idle task of all
+//! CPUs but the first where processes are named.
 
 use std::collections::BTreeMap;
 use std::fs;
