@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", requires = "live")]
     record: Option<PathBuf>,
     /// --live: tracefs or bpf [default: tracefs, or bpf if denied]
-    #[arg(long, value_enum, value_name = "WAY", requires = "live", conflicts_with = "on")]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "WAY", requires = "live", conflicts_with = "on")]
     via: Option<Way>,
     /// --live: kernel:KERNEL[,key=value..] [this kernel]
     #[arg(long, value_name = "WHERE", requires = "live", conflicts_with_all = ["dir", "record", "read_ahead_kb"])]

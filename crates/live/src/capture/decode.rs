@@ -13,7 +13,7 @@ use iowhy_stack::trace::{Dev, Record, Seen};
 use iowhy_stack::units::Nanos;
 
 use super::format::{Field, Values};
-use super::reader::{BEFORE, Page};
+use super::reader::{Page, TIME};
 use super::ring::{self, Events, HEAD};
 use super::shape::Shape;
 
@@ -82,9 +82,9 @@ impl Decoded {
 
     /// The same with an event of a program.
     pub(super) fn single(&mut self, page: &Page<'_>, shapes: &BTreeMap<u16, Shape>, start_ns: u64) {
-        match (page.bytes.get(..8).and_then(|time| time.try_into().ok()), page.bytes.get(BEFORE..)) {
-            (Some(time), Some(event)) => self.take(u64::from_ne_bytes(time), page.cpu, event, shapes, start_ns),
-            _ => self.undecoded += 1,
+        match page.bytes.split_first_chunk::<TIME>() {
+            Some((time, event)) => self.take(u64::from_ne_bytes(*time), page.cpu, event, shapes, start_ns),
+            None => self.undecoded += 1,
         }
     }
 

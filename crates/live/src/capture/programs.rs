@@ -310,7 +310,8 @@ impl Plan {
         };
         let (number, arguments) = CALLS.iter().chain(OLD_CALLS).find_map(of)?;
         let begins = side == "enter";
-        *self.calls.get_mut(usize::from(number))? |= if begins { 1 } else { 2 };
+        let few = if arguments.split(' ').count() > 4 { 0 } else { 4 };
+        *self.calls.get_mut(usize::from(number))? |= few | if begins { 1 } else { 2 };
         Some(if begins { begin(number, arguments) } else { layout(END | number, "s32 __syscall_nr, s64 ret") })
     }
 
@@ -352,7 +353,7 @@ impl Programs {
         }
         let of_calls = plan.calls.iter().any(|wanted| *wanted != 0);
         // The call that is timed.
-        plan.calls[libc::SYS_pread64 as usize] = 3;
+        plan.calls[libc::SYS_pread64 as usize] |= 3;
         let room = room(ask.buffer_kib, machine::memory_limit().unwrap_or(u64::MAX));
         let filters = [ask.of_tasks(), !ask.inodes.is_empty(), !ask.devices.is_empty(), ask.sees_reclaim()];
         let filters = filters.map(u8::from);

@@ -56,8 +56,9 @@ impl Rings for Pipes {
     }
 }
 
-/// Bytes before an event of a program: its time, its CPU, and four unused ones.
-pub(super) const BEFORE: usize = 16;
+/// Bytes before an event of a program: its time, which is kept with it, its CPU, and four unused ones.
+const BEFORE: usize = 16;
+pub(super) const TIME: usize = 8;
 
 /// That of the programs. Events do not wake anybody, so nothing is waited for: the fuller it was, the sooner comes the
 /// next look.
@@ -142,11 +143,15 @@ impl Taken {
     /// Keeps or counts an event of a program.
     fn take_event(&mut self, event: &[u8], limit: u64) {
         self.bytes += event.len() as u64;
-        if (self.bytes_kept.len() + event.len()) as u64 > limit {
+        let kept = self.bytes_kept.len() + size_of_val(self.pages.as_slice());
+        if (kept + event.len()) as u64 > limit {
             self.over_memory += 1;
-        } else if let Some(cpu) = event.get(8..12).and_then(|cpu| cpu.try_into().ok()) {
+        } else if let Some((before, event)) = event.split_at_checked(BEFORE)
+            && let Some(cpu) = before.get(8..12).and_then(|cpu| cpu.try_into().ok())
+        {
+            self.bytes_kept.extend_from_slice(&before[..TIME]);
             self.bytes_kept.extend_from_slice(event);
-            self.pages.push((u32::from_ne_bytes(cpu), event.len() as u32));
+            self.pages.push((u32::from_ne_bytes(cpu), (TIME + event.len()) as u32));
         }
     }
 

@@ -366,15 +366,15 @@ fn an_event_of_an_unknown_number_is_counted() {
     let data = [framed(1, &event(64, 9, 1, &[])), framed(1, &issue())].concat();
     let decoded = decode(&page(0, 0, &data), 0);
     assert_eq!((decoded.events, decoded.undecoded, decoded.records.len()), (2, 1, 1));
-    // An event of a program has its time and its CPU in front.
+    // An event of a program has its time in front.
     let single = |bytes: &[u8]| {
         let mut decoded = Decoded::default();
         decoded.single(&Page { cpu: 3, bytes }, &shapes(), 7);
         (decoded.events, decoded.undecoded, decoded.records.first().map(|record| record.at))
     };
-    let bytes = [&9_u64.to_ne_bytes()[..], &[0; 8], &issue()].concat();
+    let bytes = [&9_u64.to_ne_bytes()[..], &issue()].concat();
     assert_eq!(single(&bytes), (1, 0, Some(Nanos(2))));
-    assert_eq!([single(&bytes[..16]), single(&bytes[..12])], [(1, 1, None), (0, 1, None)]);
+    assert_eq!([single(&bytes[..8]), single(&bytes[..7])], [(1, 1, None), (0, 1, None)]);
     // So is one that is too short for its fields, and a sub-buffer that breaks off.
     let decoded = decode(&page(0, 0, &framed(1, &issue()[..40])), 0);
     assert_eq!((decoded.events, decoded.undecoded), (1, 1));

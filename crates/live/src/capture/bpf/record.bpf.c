@@ -79,6 +79,8 @@ enum {
 #define CALLS 512
 #define BEGINS 1
 #define ENDS 2
+// It has four arguments at most.
+#define FEW 4
 #define COPIES 32
 #define MINORS 20
 
@@ -98,7 +100,7 @@ struct switched { struct head head; u32 next_pid, prev_state; char comm[16]; };
 struct woken { struct head head; s32 pid; char comm[16]; };
 struct started { struct head head; s32 pid; char comm[16]; u64 clone_flags; s16 oom_score_adj; };
 struct renamed { struct head head; s32 pid; char oldcomm[16], newcomm[16]; s16 oom_score_adj; };
-struct begun { struct head head; u64 number, arguments[6]; };
+struct begun { struct head head; u64 number, few[4], more[2]; };
 struct ended { struct head head; u64 number; s64 result; };
 struct file_id { u64 ino; u32 dev, unused; };
 
@@ -525,24 +527,36 @@ SEC("tp_btf/sys_enter")
 int BPF_PROG(enter, struct pt_regs *regs, long number)
 {
 	struct pt_regs___arm64 *arm = (void *)regs;
+	struct begun *out;
+	int few;
 	if (!is_wanted(number, BEGINS))
 		return 0;
-	struct begun *out = room(sizeof(*out), CALL_BEGIN | number);
+	few = calls[number & (CALLS - 1)] & FEW;
+	if (few)
+		out = room(offsetof(struct begun, more), CALL_BEGIN | number);
+	else
+		out = room(sizeof(*out), CALL_BEGIN | number);
 	if (!out)
 		return 0;
 	out->number = number;
 	if (bpf_core_field_exists(regs->di)) {
-		out->arguments[0] = regs->di;
-		out->arguments[1] = regs->si;
-		out->arguments[2] = regs->dx;
-		out->arguments[3] = regs->r10;
-		out->arguments[4] = regs->r8;
-		out->arguments[5] = regs->r9;
+		out->few[0] = regs->di;
+		out->few[1] = regs->si;
+		out->few[2] = regs->dx;
+		out->few[3] = regs->r10;
+		if (few)
+			return done(out);
+		out->more[0] = regs->r8;
+		out->more[1] = regs->r9;
 	} else {
-		out->arguments[0] = arm->orig_x0;
+		out->few[0] = arm->orig_x0;
 #pragma unroll
-		for (int nr = 1; nr < 6; nr++)
-			out->arguments[nr] = arm->regs[nr];
+		for (int nr = 1; nr < 4; nr++)
+			out->few[nr] = arm->regs[nr];
+		if (few)
+			return done(out);
+		out->more[0] = arm->regs[4];
+		out->more[1] = arm->regs[5];
 	}
 	return done(out);
 }
