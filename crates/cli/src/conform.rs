@@ -15,6 +15,7 @@ use iowhy_live::guard::Output;
 use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
+use crate::trace::Way;
 
 /// Its command line.
 #[derive(clap::Args)]
@@ -22,9 +23,9 @@ use crate::output::{self, Exit};
 #[command(override_usage = "iowhy conform [OPTIONS] <--golden DIR|--live|RECORDING> [-- COMMAND...]")]
 #[command(after_help = "Exit codes: 0 as expected (--live: all bios and requests, and decisions and page\n\
     adds of files that one task reads; 99 % of others), 1 a mismatch beyond that,\n\
-    2 a usage or input error, 3 the kernel cannot be traced here (no root, no\n\
-    tracefs), events were lost, or nothing was judged. Everything that was seen\n\
-    and not compared is listed, with the reason.")]
+    2 a usage or input error, 3 the kernel cannot be traced here (no root,\n\
+    neither tracefs nor BPF), events were lost, or nothing was judged. Everything\n\
+    that was seen and not compared is listed, with the reason.")]
 pub(crate) struct Arguments {
     /// Folder with <kernel>.json files
     #[arg(long, value_name = "DIR", group = "what")]
@@ -51,6 +52,9 @@ pub(crate) struct Arguments {
     /// --live: keep the recordings in this folder, as text
     #[arg(long, value_name = "DIR", requires = "live")]
     record: Option<PathBuf>,
+    /// --live: tracefs or bpf [default: tracefs, or bpf if denied]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "WAY", requires = "live", conflicts_with = "on")]
+    via: Option<Way>,
     /// --live: kernel:KERNEL[,key=value..] [this kernel]
     #[arg(long, value_name = "WHERE", requires = "live", conflicts_with_all = ["dir", "record", "read_ahead_kb"])]
     on: Option<String>,
@@ -122,6 +126,7 @@ fn running(arguments: &Arguments) -> anyhow::Result<Exit> {
         jobs: arguments.job.clone(),
         dir: arguments.dir.clone(),
         read_ahead_kb: arguments.read_ahead_kb.clone(),
+        via: arguments.via.map(Into::into),
     };
     let progress = |what: &str| {
         if !arguments.json {
@@ -179,6 +184,7 @@ fn foreign(arguments: &Arguments) -> anyhow::Result<Exit> {
         level: Level::Full,
         command: arguments.command.clone(),
         buffer_kib: BUFFER_KIB,
+        via: arguments.via.map(Into::into),
         ..Request::default()
     };
     let recorded = match recording::record(&request, &mut |problem| output::report(problem.clone())) {

@@ -13,7 +13,7 @@ use clap::{Subcommand, ValueEnum};
 pub(crate) use iowhy_lab::recording::when::duration;
 use iowhy_lab::recording::{self, RecordError, Request};
 use iowhy_lab::store;
-use iowhy_live::capture::Level;
+use iowhy_live::capture::{Level, Via};
 use iowhy_live::guard::Output;
 use iowhy_stack::trace::Trace;
 use iowhy_stack::units::Nanos;
@@ -92,6 +92,9 @@ enum Action {
         /// Ring buffer of each CPU, KiB [default: 8192]
         #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
         buffer: Option<u32>,
+        /// Source of events [default: tracefs, or bpf if denied]
+        #[arg(long, value_enum, value_name = "WAY")]
+        via: Option<Way>,
         /// Target file; the end of its name decides the format
         #[arg(short, long, value_name = "OUT")]
         output: PathBuf,
@@ -240,6 +243,24 @@ impl From<HowMuch> for Level {
     }
 }
 
+/// Where events come from.
+#[derive(Copy, Clone, ValueEnum)]
+pub(crate) enum Way {
+    /// The kernel's own tracing
+    Tracefs,
+    /// Programs on raw tracepoints
+    Bpf,
+}
+
+impl From<Way> for Via {
+    fn from(way: Way) -> Via {
+        match way {
+            Way::Tracefs => Via::Tracefs,
+            Way::Bpf => Via::Bpf,
+        }
+    }
+}
+
 /// Help of `trace record`.
 const RECORD: &str = "Tasks named together are a union; --device and --file restrict what is recorded\nof them. \
     Without any, the whole machine is traced.\n\n  \
@@ -265,12 +286,13 @@ fn pid(word: &str) -> Result<u32, String> {
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.action {
-        Action::Record { level, length, targets, buffer, output, command } => {
+        Action::Record { level, length, targets, buffer, via, output, command } => {
             let request = Request {
                 level: (*level).into(),
                 length: *length,
                 command: command.clone(),
                 buffer_kib: buffer.unwrap_or(0),
+                via: via.map(Into::into),
                 ..targets.request()
             };
             record(&request, output, arguments.json)

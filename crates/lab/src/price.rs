@@ -3,8 +3,8 @@
 //! ```text
 //! job        words of `iowhy run`, a command, or by default direct reads of 4 KiB on a loop device whose file is in
 //!            memory: its requests cost next to nothing, so the events are as large a part of them as they can be
-//! ways       tracefs armed (rings that overwrite) and recording, sums by BPF, of the whole machine; blktrace,
-//!            bpftrace (a line a request, as biosnoop) and perf trace where they are installed
+//! ways       tracefs armed (rings that overwrite) and recording, BPF recording and sums, of the whole machine;
+//!            blktrace, bpftrace (a line a request, as biosnoop) and perf trace where they are installed
 //! judge      the difference of each from the job without, from all blocks (`stats::blocks`): throughput that is lost,
 //!            and what the 99th percentile of its calls gains
 //! ns/event   the time that was lost against the events that were recorded meanwhile
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use iowhy_live::capture::flight::Flight;
 use iowhy_live::capture::sum::Sums;
-use iowhy_live::capture::{Ask, Capture, CaptureError, Level};
+use iowhy_live::capture::{Ask, Capture, CaptureError, Level, Via};
 use iowhy_live::command::Running;
 use iowhy_live::ledger::{Guard, Ledger, LoopOptions};
 use iowhy_live::machine::Disk;
@@ -114,7 +114,7 @@ const DISK: &str = "DISK";
 enum Way {
     Without,
     Armed,
-    Recording,
+    Recording(Via),
     Summing,
     Peer(&'static Peer),
 }
@@ -197,7 +197,8 @@ impl Way {
     fn name(self) -> &'static str {
         match self {
             Way::Without => "without",
-            Way::Armed | Way::Recording => "tracefs",
+            Way::Armed => Via::Tracefs.name(),
+            Way::Recording(via) => via.name(),
             Way::Summing => "bpf",
             Way::Peer(peer) => peer.name,
         }
@@ -207,7 +208,7 @@ impl Way {
         match self {
             Way::Armed => "armed",
             Way::Summing => "aggregating",
-            Way::Without | Way::Recording | Way::Peer(_) => "recording",
+            Way::Without | Way::Recording(_) | Way::Peer(_) => "recording",
         }
     }
 
@@ -223,7 +224,9 @@ fn ways() -> (Vec<Way>, Vec<(String, String)>) {
     let (here, missing): (Vec<&Peer>, Vec<&Peer>) = PEERS.iter().partition(|peer| installed(peer.program));
     let peers = here.into_iter().map(Way::Peer);
     let missing = missing.into_iter().map(|peer| (peer.name.to_owned(), format!("no `{}` in PATH", peer.program)));
-    ([Way::Without, Way::Armed, Way::Recording, Way::Summing].into_iter().chain(peers).collect(), missing.collect())
+    let recording = [Via::Tracefs, Via::Bpf].map(Way::Recording);
+    let ours = [Way::Without, Way::Armed].into_iter().chain(recording).chain([Way::Summing]);
+    (ours.chain(peers).collect(), missing.collect())
 }
 
 /// Why a peer did not watch.
@@ -263,7 +266,10 @@ impl Watching {
         Ok(match way {
             Way::Without => Watching::Nothing,
             Way::Armed => Watching::Armed(Box::new(Flight::start(&ask, ledger, MEMORY, false).map_err(captured)?)),
-            Way::Recording => Watching::Recording(Capture::start_with(&ask, ledger).map_err(captured)?),
+            Way::Recording(via) => {
+                let ask = Ask { via: Some(via), ..ask };
+                Watching::Recording(Capture::start_with(&ask, ledger).map_err(captured)?)
+            }
             // The job is this process.
             Way::Summing => {
                 let ask = Ask { pids: vec![std::process::id()], ..ask };
@@ -553,7 +559,7 @@ mod tests {
             vec![run(8.0, 0.0, 10.0), run(10.0, 1e6, 15.0), run(8.0, 0.0, 10.0)],
             vec![run(4.0, 0.0, 6.0), run(5.0, 3e6, 9.0), None],
         ];
-        let ways = [Way::Without, Way::Recording, Way::Peer(&PEERS[0])];
+        let ways = [Way::Without, Way::Recording(Via::Tracefs), Way::Peer(&PEERS[0])];
         let rows = compared(&table, &ways).expect("the job ran");
         let [row] = rows.as_slice() else { panic!("only whole ways count: {rows:?}") };
         assert_eq!((row.way, row.mode, row.events), ("tracefs", "recording", 2e6));

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use iowhy_live::capture::{Ask, Capture, CaptureError, Captured, Level};
+use iowhy_live::capture::{Ask, Capture, CaptureError, Captured, Level, Via};
 use iowhy_live::command::{Running, Usage};
 use iowhy_live::signal;
 use iowhy_stack::trace::{Dev, Inode, Seen, Trace};
@@ -65,6 +65,8 @@ pub struct Request {
     pub command: Vec<String>,
     /// Ring buffer of each CPU, KiB; the usual size if it is 0.
     pub buffer_kib: u32,
+    /// Where the events come from; tracefs by default, and BPF where the kernel denies it.
+    pub via: Option<Via>,
 }
 
 /// Why nothing was recorded.
@@ -230,7 +232,8 @@ fn node(path: &Path) -> PathBuf {
 
 /// The capture's settings, and the names of its subjects.
 fn ask(request: &Request) -> Result<(Ask, Named), RecordError> {
-    let mut ask = Ask { level: request.level, children: !request.command.is_empty(), ..Ask::default() };
+    let children = !request.command.is_empty();
+    let mut ask = Ask { level: request.level, children, via: request.via, ..Ask::default() };
     if request.buffer_kib > 0 {
         ask.buffer_kib = request.buffer_kib;
     }

@@ -1,24 +1,17 @@
-//! Capture of the running kernel's I/O path: a private instance of tracefs, its binary ring buffers, records.
+//! Capture of the running kernel's I/O path: its events, from tracefs or from BPF programs, as records.
 //!
 //! ```text
-//! tasks      an instance for what tasks do themselves: calls, plugs, waits; where processes are named it follows these
-//!            and what they start (`set_event_pid`, `event-fork`)
-//! devices    an instance for what interrupts and helpers do on their behalf, too: pages, bios, requests, completions;
-//!            filtered by device and inode, never by process, or completions would be lost. At the full level so are
-//!            pages that leave the page cache: kswapd and others take them away from the tasks
-//! reading    one thread takes whole sub-buffers from `per_cpu/cpuN/trace_pipe_raw` as they fill; they are decoded
-//!            when the capture is over
+//! source     `tracefs`: two private instances with the kernel's own ring buffers; `programs`: BPF on raw tracepoints,
+//!            with a ring of its own. Both know the same events, filters and records
+//! reading    one thread empties the rings while they fill; events are decoded when the capture is over
 //! files      calls name descriptors; records of our own name their files: `iowhy:descriptor` for those
 //!            open when the capture began, `iowhy:opened` behind the end of an open
 //! ```
-//! Both are written down in the [`ledger`](crate::ledger) before they are made, so the next run removes what a killed
-//! one left. The global buffer is never touched, nor are instances of others. If no tracefs is mounted where it usually
-//! is, one is mounted in a folder of its own.
-//!
-//! Limits: a file system's own device number (btrfs: one for each subvolume) is not always that of `stat`, so files
-//! there may not be found by their inodes. How much `readv` and its like ask for is in memory that a trace does not
-//! show. Memory is bounded by [`Ask::memory_mib`]; later events are counted as lost.
+//! Source: `Documentation/trace/ftrace.rst` and `Documentation/bpf`. Limits: how much `readv` and its like ask for is
+//! in memory that a trace does not show. Memory is bounded by [`Ask::memory_mib`]; later events are counted as lost.
+//! Those of the sources stand in their heads.
 
+mod bpf;
 mod decode;
 mod events;
 pub mod flight;
@@ -26,17 +19,19 @@ mod format;
 mod instance;
 mod letters;
 mod opened;
+mod programs;
 mod reader;
 mod ring;
 mod shape;
 pub mod sum;
 #[cfg(test)]
 mod tests;
+mod tracefs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use iowhy_stack::trace::{Dev, Inode, Record, Seen, Trace};
@@ -44,11 +39,14 @@ use iowhy_stack::units::Nanos;
 
 use crate::ledger::{Guard, Ledger, LedgerError};
 use crate::machine;
-use events::{EVENTS, LEAVING, Place};
-use instance::Instance;
+use decode::Decoded;
+use events::{Event, LEAVING, Place};
 use opened::{OpenDescriptor, Opens};
-use reader::Reader;
+use programs::Programs;
+use reader::{Page, Reader, Rings, Taken};
 use shape::Shape;
+use tracefs::Instances;
+pub use tracefs::tracefs;
 
 /// How much is looked at.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,6 +74,25 @@ impl Level {
     }
 }
 
+/// Where the events come from.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// The kernel's own tracing.
+    Tracefs,
+    /// BPF programs on raw tracepoints.
+    Bpf,
+}
+
+impl Via {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Via::Tracefs => "tracefs",
+            Via::Bpf => "bpf",
+        }
+    }
+}
+
 /// Settings of a capture. Nothing named is everything on the machine but this process's own threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
@@ -97,6 +114,8 @@ pub struct Ask {
     pub memory_mib: u32,
     /// Events left out, as if this kernel had none of them: groups, for example `readahead`.
     pub without: Vec<String>,
+    /// Tracefs by default, and BPF where the kernel denies it.
+    pub via: Option<Via>,
 }
 
 impl Default for Ask {
@@ -111,6 +130,7 @@ impl Default for Ask {
             buffer_kib: 8192,
             memory_mib: 256,
             without: Vec::new(),
+            via: None,
         }
     }
 }
@@ -119,6 +139,17 @@ impl Ask {
     /// Whether it is about some tasks only.
     fn of_tasks(&self) -> bool {
         self.named || self.children || !self.pids.is_empty()
+    }
+
+    /// Whether an event of the table is asked for. States of all tasks of a machine would be more than all the rest.
+    fn wants(&self, event: &Event) -> bool {
+        event.level <= self.level && (event.place != Place::State || self.of_tasks() || self.level == Level::Full)
+    }
+
+    /// Whether an event of this name is left out.
+    fn leaves_out(&self, name: &str) -> bool {
+        let group = name.split('/').next().unwrap_or(name);
+        self.without.iter().any(|without| without == group)
     }
 
     /// Whether pages are followed that others take away from the tasks.
@@ -140,7 +171,7 @@ pub enum CaptureError {
     #[error("this kernel offers none of the events of the level `{}`", .0.name())]
     NoEvents(Level),
     /// It runs no BPF program.
-    #[error("the kernel makes no sums, {0}: `iowhy trace record` does without BPF")]
+    #[error("the kernel runs no BPF program, {0}: `iowhy trace record --via tracefs` does without")]
     Bpf(String),
     /// A process that was asked for is not there.
     #[error("no process {0}")]
@@ -229,40 +260,75 @@ pub struct Capture {
 
 #[derive(Debug)]
 struct Running {
-    tracefs: PathBuf,
-    /// Of tasks, and of devices.
-    instances: [Instance; 2],
+    source: Box<dyn Source>,
     shapes: BTreeMap<u16, Shape>,
     reader: Reader,
     /// Descriptors that were open when it began.
     held: Vec<OpenDescriptor>,
 }
 
-/// The name that tracefs of ours is mounted under.
-const SOURCE: &str = "iowhy-trace";
+/// Which events are recorded.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum On {
+    All,
+    /// Pages that leave the page cache.
+    Leaving,
+    Nothing,
+}
 
-/// Where tracefs usually is. Mounts elsewhere may be those of another capture, which goes when that ends.
-const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// Where events come from.
+trait Source: std::fmt::Debug + Send {
+    fn rings(&mut self) -> Result<Box<dyn Rings>, CaptureError>;
+    /// Names the tasks whose events are wanted; `own` are of no interest, the first of them starts commands.
+    fn aim(&mut self, ask: &Ask, own: &[u32]) -> Result<(), CaptureError>;
+    /// Follows these processes, too, but not the thread that reads; yields whether they have threads.
+    fn follow(&mut self, pids: &[u32], reader: u32) -> Result<bool, CaptureError>;
+    fn switch(&mut self, on: On) -> Result<(), CaptureError>;
+    fn decode(&self, decoded: &mut Decoded, page: &Page<'_>, shapes: &BTreeMap<u16, Shape>, start_ns: u64);
+    /// Names of processes that the kernel has saved.
+    fn names(&self) -> BTreeMap<u32, String>;
+    /// Events that there was no room for.
+    fn lost(&self) -> u64;
+}
 
-/// Finds tracefs, or mounts it for as long as the guard is kept.
-///
-/// # Errors
-///
-/// The ledger cannot note the mount, or the kernel refuses it.
-pub fn tracefs(ledger: &Ledger) -> Result<(PathBuf, Option<Guard>), CaptureError> {
-    let mounts = machine::current_mounts();
-    for usual in USUAL {
-        if mounts.iter().any(|mount| mount.point == Path::new(usual) && mount.filesystem == "tracefs") {
-            return Ok((PathBuf::from(usual), None));
-        }
+/// A source that is switched off.
+struct Prepared<S> {
+    source: S,
+    guard: Option<Guard>,
+    shapes: BTreeMap<u16, Shape>,
+    missing: Vec<String>,
+    event_ps: u64,
+}
+
+impl<S: Source + 'static> Prepared<S> {
+    fn boxed(self) -> Prepared<Box<dyn Source>> {
+        let Prepared { source, guard, shapes, missing, event_ps } = self;
+        Prepared { source: Box::new(source), guard, shapes, missing, event_ps }
     }
-    // A folder that something is mounted on looks like any other: the mount gets one inside of ours.
-    let folder = ledger.scratch_path("tracefs");
-    let made = ledger.create_scratch_directory(&folder)?;
-    let path = folder.join("mount");
-    fs::create_dir(&path).map_err(|error| CaptureError::Io { attempt: "make", path: path.clone(), error })?;
-    let mount = ledger.mount(Path::new(SOURCE), &path, "tracefs", "").map_err(CaptureError::NoTracefs)?;
-    Ok((path, Some(made.and(mount))))
+}
+
+/// The source that was asked for; if none was, tracefs, and BPF where that is denied.
+fn prepare(ask: &Ask, ledger: &Ledger) -> Result<Prepared<Box<dyn Source>>, CaptureError> {
+    let by_tracefs = || Instances::make(ask, ledger, [ask.buffer_kib; 2]).map(Prepared::boxed);
+    let by_programs = || Programs::make(ask).map(Prepared::boxed);
+    let prepared = match ask.via {
+        Some(Via::Tracefs) => by_tracefs(),
+        Some(Via::Bpf) => by_programs(),
+        None => instead(by_tracefs(), by_programs),
+    }?;
+    if prepared.shapes.is_empty() { Err(CaptureError::NoEvents(ask.level)) } else { Ok(prepared) }
+}
+
+/// The first, or else the second with a note of it; the first one's error where neither is to be had.
+fn instead<S>(
+    first: Result<Prepared<S>, CaptureError>,
+    second: impl FnOnce() -> Result<Prepared<S>, CaptureError>,
+) -> Result<Prepared<S>, CaptureError> {
+    first.or_else(|error| {
+        let Ok(mut prepared) = second() else { return Err(error) };
+        prepared.missing.push(format!("tracefs, so BPF recorded ({error})"));
+        Ok(prepared)
+    })
 }
 
 /// CLOCK_MONOTONIC, which the events have too, ns.
@@ -292,89 +358,6 @@ fn held(ask: &Ask) -> Vec<opened::OpenDescriptor> {
     }
 }
 
-/// Instances with their events, filters and sizes, switched off.
-struct Prepared {
-    tracefs: PathBuf,
-    guard: Option<Guard>,
-    tasks: Instance,
-    devices: Instance,
-    shapes: BTreeMap<u16, Shape>,
-    missing: Vec<String>,
-    event_ps: u64,
-}
-
-impl Prepared {
-    /// With a ring of this size for each CPU, for tasks and for devices.
-    fn make(ask: &Ask, ledger: &Ledger, buffers_kib: [u32; 2]) -> Result<Prepared, CaptureError> {
-        let (tracefs, mut guard) = tracefs(ledger)?;
-        let mut make = |kib| -> Result<Instance, CaptureError> {
-            let (path, made) = ledger.create_trace_instance(&tracefs)?;
-            guard = Some(match guard.take() {
-                Some(before) => before.and(made),
-                None => made,
-            });
-            Instance::new(path, kib)
-        };
-        let (tasks, devices) = (make(buffers_kib[0])?, make(buffers_kib[1])?);
-        let event_ps = tasks.cost_of_an_event()?;
-        let mut missing = Vec::new();
-        let mut shapes = BTreeMap::new();
-        let mut nr_asked = 0;
-        // Of a whole machine the states of the tasks would be more than all the rest.
-        let states = ask.of_tasks() || ask.level == Level::Full;
-        let asked = |event: &&events::Event| event.level <= ask.level && (event.place != Place::State || states);
-        for event in EVENTS.iter().filter(asked) {
-            let instance = match event.place {
-                Place::Task | Place::State => &tasks,
-                Place::Leaving if ask.sees_reclaim() => &devices,
-                Place::Page | Place::Leaving if ask.inodes.is_empty() && ask.devices.is_empty() => &tasks,
-                Place::Page | Place::Leaving | Place::Block | Place::Remap => &devices,
-            };
-            let left_out = |name: &str| {
-                let group = name.split('/').next().unwrap_or(name);
-                ask.without.iter().any(|without| without == group)
-            };
-            let offered = |name: &&&str| !left_out(name) && instance.offers(name);
-            let Some(name) = event.names.iter().find(offered) else {
-                if !event.gone {
-                    missing.push(event.names[0].replacen('/', ":", 1));
-                }
-                continue;
-            };
-            let shape = Shape::of(event, name, &instance.format(name)?)
-                .map_err(|what| CaptureError::Strange { path: instance.event_file(name, "format"), what })?;
-            if let Some(filter) = events::filter(event.place, ask)
-                && instance.filter(name, &filter).is_err()
-            {
-                missing.push(format!("the filter of {}", name.replacen('/', ":", 1)));
-            }
-            instance.enable(name)?;
-            shapes.insert(shape.id, shape);
-            nr_asked += 1;
-        }
-        if nr_asked == 0 {
-            return Err(CaptureError::NoEvents(ask.level));
-        }
-        Ok(Prepared { tracefs, guard, tasks, devices, shapes, missing, event_ps })
-    }
-
-    /// Names the tasks whose events are wanted; `own` are of no interest, the first of them starts commands.
-    fn aim(&self, ask: &Ask, own: &[u32]) -> Result<(), CaptureError> {
-        if !ask.of_tasks() {
-            return self.tasks.ignore(own);
-        }
-        self.tasks.follow_forks()?;
-        // Of nobody's tasks, those of everybody would pass; our own are hidden later.
-        if ask.children || ask.pids.is_empty() {
-            self.tasks.follow(&own[..1])?;
-        }
-        if !self.tasks.follow_processes(&ask.pids, own.last().copied().unwrap_or(0))? && !ask.named {
-            ask.pids.first().map_or(Ok(()), |pid| Err(CaptureError::NoProcess(*pid)))?;
-        }
-        Ok(())
-    }
-}
-
 /// Bytes of events that may be kept where memory is limited to `limit` bytes. Records, their sorting and the columns
 /// that are written take 16 bytes for each byte of a recording up to 5 MiB, 64 MiB and 6 for each byte of a longer one
 /// (the most that a control group used, recordings of 0.8 to 75 MB); about a quarter of the limit stays free.
@@ -400,27 +383,23 @@ impl Capture {
     /// # Errors
     /// As for [`start`](Capture::start).
     pub fn start_with(ask: &Ask, ledger: &Ledger) -> Result<Capture, CaptureError> {
-        let Prepared { tracefs, guard, tasks, devices, shapes, mut missing, event_ps } =
-            Prepared::make(ask, ledger, [ask.buffer_kib; 2])?;
+        let Prepared { mut source, guard, shapes, mut missing, event_ps } = prepare(ask, ledger)?;
         // Calls have descriptors; levels without calls need none of them.
         let opens = (ask.level >= Level::Layers).then(Opens::start).and_then(|opens| {
             opens.map_err(|error| missing.push(format!("telling who opens which file ({error})"))).ok()
         });
         let allowed = machine::memory_limit().map_or(u64::MAX, room);
-        let prepared = Prepared { tracefs, guard, tasks, devices, shapes, missing, event_ps };
-        let reader =
-            Reader::start([&prepared.tasks, &prepared.devices], allowed.min(u64::from(ask.memory_mib) << 20), opens)?;
+        let reader = Reader::start(source.rings()?, allowed.min(u64::from(ask.memory_mib) << 20), opens)?;
         let own = vec![thread_id(), reader.thread];
-        prepared.aim(ask, &own)?;
-        let Prepared { tracefs, guard, tasks, devices, shapes, missing, event_ps } = prepared;
+        source.aim(ask, &own)?;
         let monotonic_ns = monotonic_ns();
         let started_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        let leaving = ask.sees_reclaim() && devices.offers(LEAVING);
-        devices.switch(true)?;
-        tasks.switch(true)?;
+        let name = LEAVING.replacen('/', ":", 1);
+        let leaving = ask.sees_reclaim() && shapes.values().any(|shape| shape.name == name);
+        source.switch(On::All)?;
         // Files opened from now on are in the trace.
         let held = held(ask);
-        let running = Running { tracefs, instances: [tasks, devices], shapes, reader, held };
+        let running = Running { source, shapes, reader, held };
         Ok(Capture {
             level: ask.level,
             running: Some(running),
@@ -449,22 +428,16 @@ impl Capture {
     /// # Errors
     /// As for [`stop`](Capture::stop).
     pub fn stop_and(mut self, look: impl FnOnce(&mut Captured)) -> Result<Captured, CaptureError> {
-        let Some(Running { tracefs, instances: [tasks, devices], shapes, reader, held }) = self.running.take() else {
+        let Some(Running { mut source, shapes, reader, held }) = self.running.take() else {
             return Ok(Captured::default());
         };
-        tasks.switch(false)?;
-        match self.leaving {
-            true => devices.only(LEAVING)?,
-            false => devices.switch(false)?,
-        }
+        source.switch(if self.leaving { On::Leaving } else { On::Nothing })?;
         let length = Duration::from_nanos(monotonic_ns().saturating_sub(self.monotonic_ns));
-        let mut taken = reader.stop()?;
-        let known = instance::saved_names(&tracefs);
+        let Some((mut taken, mut rings)) = reader.stop() else { return Ok(Captured::default()) };
+        let known = source.names();
         let own = decode::Own { threads: std::mem::take(&mut self.own), children: self.children };
-        let mut decoded = decode::Decoded { own, ..decode::Decoded::default() };
-        for page in taken.pages() {
-            decoded.page(&page, &shapes, self.monotonic_ns);
-        }
+        let mut decoded = Decoded { own, ..Decoded::default() };
+        taken.pages().for_each(|page| source.decode(&mut decoded, &page, &shapes, self.monotonic_ns));
         let begin = [self.monotonic_ns, self.started_ns];
         let trace = trace_of(&mut decoded, begin, &held, std::mem::take(&mut taken.opened), &known, &self.missing);
         let mut captured = Captured {
@@ -484,12 +457,15 @@ impl Capture {
         };
         look(&mut captured);
         if self.leaving {
-            devices.switch(false)?;
-            captured.left_at_last(&reader::rest(&devices)?, &shapes);
+            source.switch(On::Nothing)?;
+            let (mut rest, mut decoded) = (Taken::default(), Decoded::default());
+            rest.all(&mut *rings, u64::MAX);
+            rest.pages().for_each(|page| source.decode(&mut decoded, &page, &shapes, self.monotonic_ns));
+            captured.left_at_last(decoded);
         }
-        let mut lost = instance::Lost::default();
-        [&tasks, &devices].into_iter().for_each(|instance| lost.add(instance.lost(false)));
-        captured.trace.lost = lost.events.max(decoded.missed) + taken.over_memory;
+        // All open files are closed before the guard removes what they are of.
+        drop(rings);
+        captured.trace.lost = source.lost().max(decoded.missed) + taken.over_memory;
         // The events are kept even if something cannot be undone.
         self.guard.take().into_iter().for_each(Guard::release);
         Ok(captured)
@@ -501,7 +477,7 @@ impl Capture {
     /// If a file of tracefs cannot be written.
     pub fn follow(&mut self, pids: &[u32]) -> Result<(), CaptureError> {
         let Some(running) = self.running.as_mut().filter(|_| !pids.is_empty()) else { return Ok(()) };
-        running.instances[0].follow_processes(pids, running.reader.thread)?;
+        running.source.follow(pids, running.reader.thread)?;
         if self.level > Level::Light {
             running.held.extend(opened::held(pids));
         }
@@ -531,9 +507,7 @@ impl Captured {
     }
 
     /// Pages of its files that left after its end.
-    fn left_at_last(&mut self, taken: &reader::Taken, shapes: &BTreeMap<u16, Shape>) {
-        let mut decoded = decode::Decoded::default();
-        taken.pages().for_each(|page| decoded.page(&page, shapes, self.monotonic_ns));
+    fn left_at_last(&mut self, decoded: Decoded) {
         let end = self.trace.records.last().map_or(Nanos(0), |record| record.at);
         let files: BTreeSet<Inode> = self.trace.records.iter().filter_map(|record| record.seen.file()).collect();
         let left =
@@ -549,7 +523,7 @@ impl Captured {
 
 /// The trace of decoded events, without its losses. It begins at `begin`, of CLOCK_MONOTONIC and of the calendar.
 fn trace_of(
-    decoded: &mut decode::Decoded,
+    decoded: &mut Decoded,
     begin: [u64; 2],
     held: &[OpenDescriptor],
     opened: Vec<opened::Opened>,

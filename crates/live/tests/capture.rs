@@ -3,9 +3,10 @@
 //!
 //! The program starts itself once more for the last: with [`ROLE`] set, it captures until it is killed.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -13,13 +14,17 @@ use std::time::Duration;
 
 use iowhy_live::cache;
 use iowhy_live::capture::flight::Flight;
-use iowhy_live::capture::{Ask, Capture, Captured, Level};
-use iowhy_live::ledger::{self, Ledger, State};
+use iowhy_live::capture::{Ask, Capture, Captured, Level, Via, monotonic_ns};
+use iowhy_live::ledger::{self, Guard, Ledger, LoopOptions, State};
 use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Dev, Inode, Record, Rwbs, Seen};
+use iowhy_stack::units::Nanos;
 
 /// Set for the process to be killed: the folder of its ledger.
 const ROLE: &str = "IOWHY_TEST_CAPTURES_IN";
+
+/// Both ways in.
+const VIAS: [Via; 2] = [Via::Tracefs, Via::Bpf];
 
 /// One test at a time: each looks at what is left on the machine.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -99,14 +104,15 @@ fn a_process_that_reads_a_file_is_seen_on_every_layer() {
         return;
     }
     let scratch = Scratch::new("layers");
-    for level in Level::ALL {
+    for (level, via) in Level::ALL.into_iter().flat_map(|level| VIAS.map(|via| (level, via))) {
         let (path, inode) = scratch.cold("data", 200);
-        let ask = Ask { level, children: true, ..Ask::default() };
+        let ask = Ask { level, children: true, via: Some(via), ..Ask::default() };
         let capture = Capture::start_with(&ask, &scratch.ledger()).expect("a capture");
         let pid = cat(&path);
         let captured = capture.stop().expect("it ends");
         println!(
-            "{level:?}: {:?}, {} records, missing {:?}",
+            "{level:?} via {}: {:?}, {} records, missing {:?}",
+            via.name(),
             captured.cost,
             captured.trace.records.len(),
             captured.missing
@@ -211,10 +217,16 @@ fn only_the_files_and_devices_asked_for_are_seen() {
         return;
     }
     let scratch = Scratch::new("filters");
+    for via in VIAS {
+        only_files_and_devices(&scratch, via);
+    }
+}
+
+fn only_files_and_devices(scratch: &Scratch, via: Via) {
     let (wanted, inode) = scratch.cold("wanted", 64);
     let (other, _) = scratch.cold("other", 64);
     // No device has this number, so no bio or request may be seen.
-    let ask = Ask { inodes: vec![inode], devices: vec![Dev::new(4000, 3)], ..Ask::default() };
+    let ask = Ask { inodes: vec![inode], devices: vec![Dev::new(4000, 3)], via: Some(via), ..Ask::default() };
     let capture = Capture::start_with(&ask, &scratch.ledger()).expect("a capture");
     let pid = cat(&wanted);
     cat(&other);
@@ -261,8 +273,9 @@ fn pages_that_others_take_away_are_seen_until_the_cache_was_looked_at() {
         ask_other.write_all(b"\n").expect("it reads");
         told.read_line(&mut String::new()).expect("it answers");
     };
-    for (level, seen) in [(Level::Layers, 0), (Level::Full, 100)] {
-        let ask = Ask { level, children: true, ..Ask::default() };
+    let all = [(Level::Layers, 0), (Level::Full, 100)];
+    for ((level, seen), via) in all.into_iter().flat_map(|one| VIAS.map(|via| (one, via))) {
+        let ask = Ask { level, children: true, via: Some(via), ..Ask::default() };
         let capture = Capture::start_with(&ask, &scratch.ledger()).expect("a capture");
         cat(&path);
         drop_pages();
@@ -274,7 +287,11 @@ fn pages_that_others_take_away_are_seen_until_the_cache_was_looked_at() {
         };
         assert!(captured.trace.records.is_sorted_by_key(|record| record.at));
         let left: u64 = captured.trace.records.iter().map(pages).sum();
-        assert_eq!((pages_added(&captured, inode), left), (100, seen), "{level:?}: pages added, pages that left");
+        assert_eq!(
+            (pages_added(&captured, inode), left),
+            (100, seen),
+            "{level:?} {via:?}: pages added, pages that left"
+        );
     }
     drop(ask_other);
     other.wait().expect("it ends");
@@ -298,18 +315,16 @@ fn threads_of_a_process_are_followed_and_lost_events_counted() {
         let of = |seen: &Seen| matches!(seen, Seen::CallStart { op: Op::Read, len_bytes: 4096, offset: Some(_), .. });
         captured.trace.records.iter().filter(|record| of(&record.seen)).count() as u64
     };
-    for (pids, buffer_kib, memory_mib) in
-        [(Vec::new(), 8192, 256), (vec![std::process::id()], 8192, 256), (Vec::new(), 8192, 1)]
-    {
-        let ask =
-            Ask { children: pids.is_empty(), pids, inodes: vec![inode], buffer_kib, memory_mib, ..Ask::default() };
+    let all = [(Vec::new(), 256), (vec![std::process::id()], 256), (Vec::new(), 1)];
+    for ((pids, memory_mib), via) in all.into_iter().flat_map(|one| VIAS.map(|via| (one.clone(), Some(via)))) {
+        let ask = Ask { children: pids.is_empty(), pids, inodes: vec![inode], memory_mib, via, ..Ask::default() };
         let capture = Capture::start_with(&ask, &scratch.ledger()).expect("a capture");
         std::thread::scope(|scope| {
             let threads = [scope.spawn(work), scope.spawn(work)];
             threads.into_iter().for_each(|thread| thread.join().expect("it works"));
         });
         let captured = capture.stop().expect("it ends");
-        println!("{} calls, {} lost, {:?}", calls(&captured), captured.trace.lost, captured.cost);
+        println!("{via:?}: {} calls, {} lost, {:?}", calls(&captured), captured.trace.lost, captured.cost);
         assert_eq!(captured.undecoded, 0);
         if memory_mib == 1 {
             assert!(captured.over_memory > 0 && captured.trace.lost >= captured.over_memory);
@@ -324,24 +339,26 @@ fn threads_of_a_process_are_followed_and_lost_events_counted() {
     // A ring this small cannot hold what comes between two looks of a reader that has to wait for a CPU: more threads
     // work than there are. Should one capture keep up all the same, all of it must be there, and another is tried.
     const THREADS: u64 = 8;
-    let mut lost = 0;
-    for _ in 0..10 {
-        let ask = Ask { children: true, buffer_kib: 4, ..Ask::default() };
-        let capture = Capture::start_with(&ask, &scratch.ledger()).expect("a capture");
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().for_each(|thread| thread.join().expect("it works"));
-        });
-        let captured = capture.stop().expect("it ends");
-        println!("small ring: {} calls, {} lost", calls(&captured), captured.trace.lost);
-        assert!(captured.trace.records.len() as u64 + captured.trace.lost >= 2 * THREADS * CALLS);
-        lost = captured.trace.lost;
-        if lost > 0 {
-            break;
+    for via in VIAS {
+        let mut lost = 0;
+        for _ in 0..10 {
+            let ask = Ask { children: true, buffer_kib: 4, via: Some(via), ..Ask::default() };
+            let capture = Capture::start_with(&ask, &scratch.ledger()).expect("a capture");
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
+                threads.into_iter().for_each(|thread| thread.join().expect("it works"));
+            });
+            let captured = capture.stop().expect("it ends");
+            println!("{via:?}, small ring: {} calls, {} lost", calls(&captured), captured.trace.lost);
+            assert!(captured.trace.records.len() as u64 + captured.trace.lost >= 2 * THREADS * CALLS);
+            lost = captured.trace.lost;
+            if lost > 0 {
+                break;
+            }
+            assert_eq!(calls(&captured), THREADS * CALLS, "nothing was lost");
         }
-        assert_eq!(calls(&captured), THREADS * CALLS, "nothing was lost");
+        assert!(lost > 0, "ten captures with a ring of 4 KiB lost nothing, {via:?}");
     }
-    assert!(lost > 0, "ten captures with a ring of 4 KiB lost nothing");
 }
 
 #[test]
@@ -476,4 +493,184 @@ fn a_flight_recorder_has_the_last_while_whole_and_in_order() {
     assert_eq!(counted(&other.stop().expect("it ends"), process).0, NR);
     drop((first, second, small));
     assert_eq!(ledger::left_behind(&scratch.state()).expect("a list"), []);
+}
+
+/// Set for the process that does the work of [`both_ways_record_the_same`]: the device.
+const WORKS_ON: &str = "IOWHY_TEST_WORKS_ON";
+
+/// Reads through the page cache and past it, writes with syncs, discards, faults of a mapping, a thread and a process.
+fn work_on(device: &Path) {
+    let mut file = File::options().read(true).write(true).open(device).expect("the device");
+    let mut buffer = vec![0; 64 << 10];
+    (0..32).for_each(|_| file.read_exact(&mut buffer).expect("bytes"));
+    (0..4).for_each(|nr| file.read_exact_at(&mut buffer[..5000], 9_999_000 * (4 - nr)).expect("bytes"));
+    let past = File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(device).expect("the device");
+    let mut pages = vec![0; 9 << 10];
+    let from = pages.as_ptr().align_offset(512);
+    (0..200).for_each(|nr| past.read_exact_at(&mut pages[from..from + 4096], nr * 4096 * 7).expect("bytes"));
+    (0..8).for_each(|nr| file.write_all_at(&buffer, (40 << 20) + (nr << 16)).expect("space"));
+    file.sync_data().expect("it is synced");
+    past.write_all_at(&pages[from..from + 4096], 50 << 20).expect("space");
+    file.sync_all().expect("it is synced");
+    use rustix::fs::{FallocateFlags, fallocate};
+    for flags in [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE] {
+        // A device that does not support it is none the worse.
+        let _ = fallocate(&file, flags | FallocateFlags::KEEP_SIZE, 52 << 20, 1 << 20);
+    }
+    use rustix::mm::{MapFlags, ProtFlags, mmap};
+    // SAFETY: a new mapping, where the kernel likes, of a device that stays as large as it is; it is never undone.
+    let pages: &[u8] = unsafe {
+        let at = mmap(std::ptr::null_mut(), 8 << 20, ProtFlags::READ, MapFlags::SHARED, &file, 20 << 20);
+        std::slice::from_raw_parts(at.expect("a mapping").cast(), 8 << 20)
+    };
+    assert_eq!((0..64).map(|nr| u32::from(pages[(nr * 29) << 12])).sum::<u32>(), 64);
+    std::thread::scope(|scope| scope.spawn(|| file.read_at(&mut [0; 100], 30 << 20)).join())
+        .expect("a thread")
+        .expect("bytes");
+    assert!(Command::new("true").status().expect("a process").success());
+}
+
+/// A loop device on a file in memory, and its number.
+fn disk(scratch: &Scratch) -> (PathBuf, Dev, Guard) {
+    let path = Path::new("/dev/shm").join(format!("iowhy-capture-{}", std::process::id()));
+    let ledger = scratch.ledger();
+    let (files, file) = ledger.create_files(std::slice::from_ref(&path)).expect("a file");
+    files[0].write_all_at(&vec![1; 64 << 20], 0).expect("space");
+    let (node, attached) = ledger.attach_loop(&path, LoopOptions::default()).expect("a loop device");
+    let number = fs::metadata(&node).expect("the device").rdev();
+    (node, Dev::new(libc::major(number), libc::minor(number)), file.and(attached))
+}
+
+/// Records of the same kind, task and CPU have to be the same in both, in their order, and within a millisecond; yields
+/// how many there are, and what differs.
+fn compare(one: &[Record], other: &[Record]) -> (BTreeMap<String, usize>, Vec<String>) {
+    const APART_NS: u64 = 1_000_000;
+    type Key = (String, u32, u32);
+    let sorted = |records: &[Record]| -> BTreeMap<Key, Vec<Record>> {
+        let mut all: BTreeMap<Key, Vec<Record>> = BTreeMap::new();
+        for record in records {
+            let kind = match &record.seen {
+                Seen::Other { name, .. } => name.clone(),
+                seen => format!("{seen:?}").split([' ', '(']).next().unwrap_or_default().to_owned(),
+            };
+            all.entry((kind, record.pid, record.cpu)).or_default().push(record.clone());
+        }
+        all
+    };
+    let (one, other) = (sorted(one), sorted(other));
+    let (mut counts, mut differ) = (BTreeMap::new(), Vec::new());
+    let keys: BTreeSet<&Key> = one.keys().chain(other.keys()).collect();
+    for key in keys {
+        let [one, other] = [&one, &other].map(|all| all.get(key).map_or(&[][..], Vec::as_slice));
+        *counts.entry(key.0.clone()).or_default() += one.len();
+        if one.len() != other.len() {
+            let longer = if one.len() > other.len() { one } else { other };
+            let more = &longer[one.len().min(other.len())..];
+            differ.push(format!("{key:?}: {} and {}: {:?} at the end", one.len(), other.len(), more.first()));
+        }
+        let apart =
+            |(one, other): &(&Record, &Record)| one.seen != other.seen || one.at.0.abs_diff(other.at.0) > APART_NS;
+        differ.extend(one.iter().zip(other).find(apart).map(|pair| format!("{pair:?}")));
+    }
+    (counts, differ)
+}
+
+#[test]
+fn both_ways_record_the_same() {
+    if let Some(device) = std::env::var_os(WORKS_ON) {
+        std::io::stdin().read_line(&mut String::new()).expect("the parent says when");
+        return work_on(Path::new(&device));
+    }
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !permitted() {
+        return;
+    }
+    let scratch = Scratch::new("both");
+    let (device, number, _made) = disk(&scratch);
+    // By process with what it starts, where block events are those of the whole machine; by device; of all.
+    for (by_process, by_device) in [(true, false), (false, true), (true, true)] {
+        let mut worker = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "both_ways_record_the_same", "--nocapture"])
+            .env(WORKS_ON, &device)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("this program starts once more");
+        let pid = worker.id();
+        std::thread::sleep(Duration::from_millis(200));
+        let captures = VIAS.map(|via| {
+            let pids = Vec::from_iter(by_process.then_some(pid));
+            let devices = Vec::from_iter(by_device.then_some(number));
+            let ask = Ask { level: Level::Full, pids, devices, via: Some(via), ..Ask::default() };
+            Capture::start_with(&ask, &scratch.ledger()).expect("a capture")
+        });
+        let begun = monotonic_ns();
+        worker.stdin.take().expect("a pipe").write_all(b"\n").expect("it reads");
+        assert!(worker.wait().expect("it ends").success());
+        let ended = monotonic_ns();
+        let ours: BTreeSet<u32> = fs::read_dir("/proc/self/task")
+            .expect("threads")
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .collect();
+        let captured = captures.map(|capture| {
+            let captured = capture.stop().expect("it ends");
+            assert_eq!((captured.trace.lost, captured.undecoded), (0, 0));
+            println!("missing {:?}, {:?}", captured.missing, captured.cost);
+            captured
+        });
+        // Neither sees itself, but the other; what names descriptors is not of the kernel.
+        let names = |seen: &Seen| matches!(seen, Seen::Other { name, .. } if name.starts_with("iowhy:"));
+        // With a filter by process, tracefs of Linux 6.18 has no switch from the idle task of any CPU but the first.
+        let idle = |record: &Record| record.pid == 0 && matches!(record.seen, Seen::Switch { .. });
+        let records = captured.each_ref().map(|captured| {
+            let of = |record: &&Record| {
+                let at = record.at.0 + captured.monotonic_ns;
+                let whole = by_process || record.seen.extent().is_some() || record.seen.file().is_some();
+                at > begun
+                    && at < ended
+                    && whole
+                    && !ours.contains(&record.pid)
+                    && !names(&record.seen)
+                    && !idle(record)
+            };
+            let all = captured.trace.records.iter().filter(of).map(|record| {
+                let mut record = Record { at: Nanos(record.at.0 + captured.monotonic_ns), ..record.clone() };
+                // The parent of a task that ends (0x20) may make it a dead one (0x10) meanwhile.
+                if let Seen::Switch { state: state @ 0x10, .. } = &mut record.seen {
+                    *state = 0x20;
+                }
+                record
+            });
+            all.collect::<Vec<Record>>()
+        });
+        let (counts, differ) = compare(&records[0], &records[1]);
+        println!("by process {by_process}, by device {by_device}: {counts:?}");
+        assert!(differ.is_empty(), "{} differ: {:#?}", differ.len(), &differ[..differ.len().min(8)]);
+        let least = |kind: &str, least: usize| {
+            let count = counts.get(kind).copied().unwrap_or(0);
+            assert!(count >= least, "{count} of {kind}");
+        };
+        for (kind, nr) in [("Queue", 200), ("Issue", 200), ("Complete", 250), ("PageAdd", 100), ("Fault", 40)] {
+            least(kind, nr);
+        }
+        if by_process {
+            for (kind, nr) in [("CallStart", 250), ("CallEnd", 250), ("Switch", 100), ("Plug", 10)] {
+                least(kind, nr);
+            }
+            least("task:task_newtask", 2);
+            least("task:task_rename", 1);
+            least("syscalls:sys_enter_openat", 2);
+        }
+        // It can fail: one that is missing, altered or late is noticed.
+        let place = records[1].iter().position(|record| matches!(record.seen, Seen::Issue(_))).expect("an issue");
+        let mut altered = records[1].clone();
+        altered[place].at.0 += 2_000_000;
+        assert_eq!(compare(&records[0], &altered).1.len(), 1);
+        altered.remove(place);
+        assert_ne!(compare(&records[0], &altered).1, Vec::<String>::new());
+        let mut altered = records[1].clone();
+        let Seen::Issue(extent) = &mut altered[place].seen else { panic!("it is one") };
+        extent.rwbs = extent.rwbs.with(Rwbs::META);
+        assert_eq!(compare(&records[0], &altered).1.len(), 1);
+    }
 }

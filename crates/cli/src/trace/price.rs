@@ -32,8 +32,9 @@ pub(crate) struct Options {
 }
 
 /// Help of `trace price`.
-pub(super) const HELP: &str = "Ways: tracefs armed and recording, sums by BPF, and blktrace, bpftrace\n\
-    and perf trace where they are installed; each in blocks of random order with the\njob alone.\n\n  \
+pub(super) const HELP: &str = "Ways: tracefs armed and recording, BPF recording and adding up, and blktrace,\n\
+    bpftrace and perf trace where they are installed; each in blocks of\n\
+    random order with the job alone.\n\n  \
     iowhy trace price --runs 10\n  \
     iowhy trace price --disk=nvme fio --name=j --rw=randread --bs=4k --direct=1\n  \
     iowhy trace price --level light -- dd if=big of=/dev/null bs=64k";

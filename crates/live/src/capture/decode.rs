@@ -3,7 +3,8 @@
 //! Activity of the capture's own threads is left out. An event has the number of whichever task was on the CPU, and an
 //! interrupt comes while any task runs: the reading thread, too, which is woken by the work it watches. So an event of
 //! that number is left out only if it happened in the task itself (`common_flags`). Issues and completions are kept
-//! always: a task may run the queue for others, and a request with one of the two counts wrongly.
+//! always: a task may run the queue for others, and a request with one of the two counts wrongly. A BPF program cannot
+//! ask for its context: of an own thread that is interrupted, inserts and requeues are left out, too.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +13,7 @@ use iowhy_stack::trace::{Dev, Record, Seen};
 use iowhy_stack::units::Nanos;
 
 use super::format::{Field, Values};
-use super::reader::Page;
+use super::reader::{Page, TIME};
 use super::ring::{self, Events, HEAD};
 use super::shape::Shape;
 
@@ -74,21 +75,32 @@ impl Decoded {
         self.missed += head.missed.map_or(0, |missed| missed.max(1));
         let mut events = Events::new(&page.bytes[HEAD..HEAD + head.len], head.time);
         for (time, event) in events.by_ref() {
-            if time < start_ns {
-                continue;
-            }
-            self.events += 1;
-            let Some((pid, interrupt, mut seen)) = self.event(time, event, shapes) else {
-                self.undecoded += 1;
-                continue;
-            };
-            if self.own.hides(pid, interrupt, &seen) {
-                continue;
-            }
-            seen.bound();
-            self.records.push(Record { at: Nanos(time.saturating_sub(start_ns)), cpu: page.cpu, pid, seen });
+            self.take(time, page.cpu, event, shapes, start_ns);
         }
         self.undecoded += u64::from(events.broken);
+    }
+
+    /// The same with an event of a program.
+    pub(super) fn single(&mut self, page: &Page<'_>, shapes: &BTreeMap<u16, Shape>, start_ns: u64) {
+        match page.bytes.split_first_chunk::<TIME>() {
+            Some((time, event)) => self.take(u64::from_ne_bytes(*time), page.cpu, event, shapes, start_ns),
+            None => self.undecoded += 1,
+        }
+    }
+
+    fn take(&mut self, time: u64, cpu: u32, event: &[u8], shapes: &BTreeMap<u16, Shape>, start_ns: u64) {
+        if time < start_ns {
+            return;
+        }
+        self.events += 1;
+        let Some((pid, interrupt, mut seen)) = self.event(time, event, shapes) else {
+            self.undecoded += 1;
+            return;
+        };
+        if !self.own.hides(pid, interrupt, &seen) {
+            seen.bound();
+            self.records.push(Record { at: Nanos(time.saturating_sub(start_ns)), cpu, pid, seen });
+        }
     }
 
     /// The task that was on the CPU, whether it was interrupted, and what happened.

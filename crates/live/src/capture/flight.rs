@@ -25,11 +25,11 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::decode::{Decoded, Own};
-use super::instance::{Instance, saved_names};
 use super::opened::{self, OpenDescriptor, Opens};
 use super::reader::{Page, drain};
 use super::shape::Shape;
-use super::{Ask, CaptureError, Captured, Cost, Level, Prepared, monotonic_ns, ring, thread_id, trace_of};
+use super::tracefs::Instances;
+use super::{Ask, CaptureError, Captured, Cost, Level, On, Prepared, Source, monotonic_ns, ring, thread_id, trace_of};
 use crate::ledger::{self, Guard, Ledger, LedgerError};
 use crate::machine;
 use crate::system::{readable, urgent};
@@ -122,10 +122,8 @@ pub struct Flight {
     looks: VecDeque<(u64, Vec<OpenDescriptor>)>,
     /// Whose files are of interest; everybody's if there is none.
     pids: Option<BTreeSet<u32>>,
-    tasks: Instance,
-    devices: Instance,
+    source: Instances,
     shapes: BTreeMap<u16, Shape>,
-    tracefs: PathBuf,
     missing: Vec<String>,
     event_ps: u64,
     level: Level,
@@ -149,21 +147,23 @@ impl Flight {
         // Watched, the rings only have to last from one look to the next.
         let in_rings = if watch { devices_bytes / 4 } else { devices_bytes };
         let kib = |bytes: u64| u32::try_from((bytes / cpus) >> 10).unwrap_or(u32::MAX).clamp(16, 1 << 20);
-        let mut prepared = Prepared::make(ask, ledger, [kib(tasks_bytes), kib(in_rings)])?;
-        prepared.tasks.overwrite()?;
-        prepared.devices.overwrite()?;
+        let Prepared { mut source, guard, shapes, mut missing, event_ps } =
+            Instances::make(ask, ledger, [kib(tasks_bytes), kib(in_rings)])?;
+        if shapes.is_empty() {
+            return Err(CaptureError::NoEvents(ask.level));
+        }
+        source.tasks.overwrite()?;
+        source.devices.overwrite()?;
         let opens = (ask.level > Level::Light).then(Opens::start).and_then(|opens| {
-            opens.map_err(|error| prepared.missing.push(format!("telling who opens which file ({error})"))).ok()
+            opens.map_err(|error| missing.push(format!("telling who opens which file ({error})"))).ok()
         });
         let own = thread_id();
-        prepared.aim(ask, &[own])?;
-        let mut rings = prepared.tasks.rings()?;
+        source.aim(ask, &[own])?;
+        let mut rings = source.tasks.rings()?;
         let nr_of_tasks = rings.len();
-        rings.extend(prepared.devices.rings()?);
-        let sub_buffer = prepared.tasks.sub_buffer().max(prepared.devices.sub_buffer());
-        let Prepared { tracefs, guard, tasks, devices, shapes, missing, event_ps } = prepared;
-        devices.switch(true)?;
-        tasks.switch(true)?;
+        rings.extend(source.devices.rings()?);
+        let sub_buffer = source.tasks.sub_buffer().max(source.devices.sub_buffer());
+        source.switch(On::All)?;
         // Earlier events are not all there.
         let since_ns = monotonic_ns();
         let mut flight = Flight {
@@ -179,10 +179,8 @@ impl Flight {
             opens,
             looks: VecDeque::new(),
             pids: ask.of_tasks().then(|| ask.pids.iter().copied().collect()),
-            tasks,
-            devices,
+            source,
             shapes,
-            tracefs,
             missing,
             event_ps,
             level: ask.level,
@@ -217,7 +215,7 @@ impl Flight {
     pub fn follow(&mut self, pids: &[u32]) -> Result<(), CaptureError> {
         if let Some(known) = &mut self.pids {
             known.extend(pids);
-            self.tasks.follow_processes(pids, 0)?;
+            self.source.follow(pids, 0)?;
         }
         Ok(())
     }
@@ -292,7 +290,7 @@ impl Flight {
 
     /// Events in the rings since then, those with them that newer ones overwrote.
     pub fn events(&self) -> u64 {
-        self.tasks.written() + self.devices.written()
+        self.source.tasks.written() + self.source.devices.written()
     }
 
     /// The last `keep` of it, or as much of that as the rings hold; it goes on from here.
@@ -302,8 +300,8 @@ impl Flight {
     pub fn cut(&mut self, keep: Duration) -> Result<Captured, CaptureError> {
         // Later events are not all there: one instance is off before the other.
         let end = monotonic_ns();
-        self.devices.switch(false)?;
-        self.tasks.switch(false)?;
+        self.source.devices.switch(false)?;
+        self.source.tasks.switch(false)?;
         let opened = self.opens.as_mut().map_or(Vec::new(), Opens::so_far);
         let mut subs = std::mem::take(&mut self.kept);
         self.kept_bytes = 0;
@@ -316,7 +314,7 @@ impl Flight {
                 break;
             }
         }
-        let lost = self.tasks.lost(true).events + self.devices.lost(true).events;
+        let lost = self.source.tasks.lost(true).events + self.source.devices.lost(true).events;
         let mut begin = self
             .since_ns
             .max(self.floor_ns)
@@ -324,11 +322,11 @@ impl Flight {
         for sub in subs.iter().filter(|sub| sub.after_loss) {
             begin = begin.max(sub.time).min(end);
         }
-        for instance in [&self.tasks, &self.devices] {
+        for instance in [&self.source.tasks, &self.source.devices] {
             instance.empty()?;
         }
-        self.devices.switch(true)?;
-        self.tasks.switch(true)?;
+        self.source.devices.switch(true)?;
+        self.source.tasks.switch(true)?;
         self.since_ns = monotonic_ns();
         Ok(self.decode(subs, [begin, end], lost, opened))
     }
@@ -359,7 +357,7 @@ impl Flight {
         decoded.records.retain(|record| record.at.0 <= end - begin);
         decoded.records.sort_by_key(|record| record.at);
         let held = self.held_at(begin, &decoded.records);
-        let known = saved_names(&self.tracefs);
+        let known = self.source.names();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let wall = now.saturating_sub(monotonic_ns().saturating_sub(begin));
         let mut trace = trace_of(&mut decoded, [begin, wall], &held, opened, &known, &self.missing);

@@ -117,21 +117,6 @@ impl Instance {
         self.write("set_event_pid", &list(tasks))
     }
 
-    /// Also all threads of these processes, but not `reader`; yields whether there are any.
-    pub(super) fn follow_processes(&self, pids: &[u32], reader: u32) -> Result<bool, CaptureError> {
-        let mut known = BTreeSet::new();
-        // Threads that are started between the look and the write are followed from the second time on.
-        for _ in 0..2 {
-            let now: BTreeSet<u32> = pids.iter().flat_map(|pid| threads(*pid)).filter(|it| *it != reader).collect();
-            let new: Vec<u32> = now.difference(&known).copied().collect();
-            for some in new.chunks(256) {
-                self.follow(some)?;
-            }
-            known.extend(new);
-        }
-        Ok(!known.is_empty())
-    }
-
     /// Not these tasks. Kernels before 5.7 cannot; their records are dropped later.
     pub(super) fn ignore(&self, tasks: &[u32]) -> Result<(), CaptureError> {
         if !self.path.join("set_event_notrace_pid").exists() {
@@ -205,23 +190,33 @@ impl Instance {
         emptied.map(drop).map_err(|error| CaptureError::Io { attempt: "empty", path, error })
     }
 
-    /// Cost of an event for the task that causes it, picoseconds: half of the growth of a short call when its begin and
-    /// end are traced. 0 if the kernel does not trace calls.
+    /// Cost of an event for the task that causes it; 0 if the kernel does not trace calls.
     pub(super) fn cost_of_an_event(&self) -> Result<u64, CaptureError> {
-        let Ok(file) = File::open("/dev/null") else { return Ok(0) };
         if !CALL.iter().all(|event| self.offers(event)) {
             return Ok(0);
         }
-        let off = shortest(&file);
-        CALL.iter().try_for_each(|event| self.enable(event))?;
-        self.switch(true)?;
-        let on = shortest(&file);
-        self.switch(false)?;
+        let cost = cost(|on| {
+            if on {
+                CALL.iter().try_for_each(|event| self.enable(event))?;
+            }
+            self.switch(on)
+        })?;
         CALL.iter().try_for_each(|event| self.write(&format!("events/{event}/enable"), "0"))?;
         self.empty()?;
-        let more = on.saturating_sub(off).as_nanos() as u64;
-        Ok(more.saturating_mul(1000) / u64::from(CALLS) / CALL.len() as u64)
+        Ok(cost)
     }
+}
+
+/// Cost of an event for the task that causes it, picoseconds: half of the growth of a short call when `trace` lets its
+/// begin and end be traced. 0 if there is no such call.
+pub(super) fn cost(mut trace: impl FnMut(bool) -> Result<(), CaptureError>) -> Result<u64, CaptureError> {
+    let Ok(file) = File::open("/dev/null") else { return Ok(0) };
+    let off = shortest(&file);
+    trace(true)?;
+    let on = shortest(&file);
+    trace(false)?;
+    let more = on.saturating_sub(off).as_nanos() as u64;
+    Ok(more.saturating_mul(1000) / u64::from(CALLS) / CALL.len() as u64)
 }
 
 /// The shortest time of several tries that [`CALLS`] calls take which read nothing.
@@ -235,6 +230,23 @@ fn shortest(file: &File) -> Duration {
         begun.elapsed()
     };
     (0..TRIES).map(|_| once()).min().unwrap_or_default()
+}
+
+/// Follows all threads of these processes, but not `reader`, some at once; yields whether there are any.
+pub(super) fn each_thread(
+    pids: &[u32],
+    reader: u32,
+    mut follow: impl FnMut(&[u32]) -> Result<(), CaptureError>,
+) -> Result<bool, CaptureError> {
+    let mut known = BTreeSet::new();
+    // Threads that are started between the look and the write are followed from the second time on.
+    for _ in 0..2 {
+        let now: BTreeSet<u32> = pids.iter().flat_map(|pid| threads(*pid)).filter(|it| *it != reader).collect();
+        let new: Vec<u32> = now.difference(&known).copied().collect();
+        new.chunks(256).try_for_each(&mut follow)?;
+        known.extend(new);
+    }
+    Ok(!known.is_empty())
 }
 
 /// Threads of a process; none if it has ended.

@@ -1,8 +1,9 @@
 //! The thread that empties the rings while they fill.
 //!
-//! It sleeps until a ring is half full or [`PAUSE`] is over, takes sub-buffers as long as they are nearly full, and
-//! keeps their bytes; they are decoded later. Beyond the limit it goes on taking, but only counts. Notifications of
-//! opens are taken at once: the sooner, the more surely they match their open.
+//! It sleeps until a ring is half full or a pause is over, takes all of it, and keeps the bytes; they are decoded
+//! later. Of tracefs these are sub-buffers, taken as long as they are nearly full, of BPF single events. Beyond the
+//! limit it goes on taking, but only counts. Notifications of opens are taken at once: the sooner, the more surely
+//! they match their open.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -13,34 +14,99 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use aya::maps::{MapData, RingBuf};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::instance::Instance;
 use super::opened::{Opened, Opens};
 use super::ring::{self, Events, HEAD};
 use super::{CaptureError, thread_id};
 use crate::system::readable;
 
-/// How long it sleeps at most.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// How nice the thread is to others.
 const NICE: i32 = -20;
 
-/// The thread.
+/// The rings of a source.
+pub(super) trait Rings: Send {
+    /// Those that become readable when they should be emptied before the pause is over.
+    fn files(&self) -> Vec<BorrowedFd<'_>>;
+    /// How long the thread sleeps at most.
+    fn pause(&self) -> Duration;
+    /// Takes what they hold.
+    fn take(&mut self, taken: &mut Taken, limit: u64);
+}
+
+/// Those of tracefs, by the numbers of their CPUs, and room for a sub-buffer.
+#[derive(Debug)]
+pub(super) struct Pipes {
+    pub(super) rings: Vec<(u32, File)>,
+    pub(super) page: Vec<u8>,
+}
+
+impl Rings for Pipes {
+    fn files(&self) -> Vec<BorrowedFd<'_>> {
+        self.rings.iter().map(|(_, ring)| ring.as_fd()).collect()
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+
+    fn take(&mut self, taken: &mut Taken, limit: u64) {
+        drain(&mut self.rings, &mut self.page, &mut |_, cpu, page| taken.take(cpu, page, limit));
+    }
+}
+
+/// Bytes before an event of a program: its time, which is kept with it, its CPU, and four unused ones.
+const BEFORE: usize = 16;
+pub(super) const TIME: usize = 8;
+
+/// That of the programs. Events do not wake anybody, so nothing is waited for: the fuller it was, the sooner comes the
+/// next look.
+pub(super) struct Ring {
+    ring: RingBuf<MapData>,
+    bytes: u64,
+    last: u64,
+}
+
+impl Ring {
+    /// One of this size.
+    pub(super) fn new(ring: RingBuf<MapData>, bytes: u64) -> Ring {
+        Ring { ring, bytes, last: 0 }
+    }
+}
+
+impl Rings for Ring {
+    fn files(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_millis(if self.last > self.bytes / 8 { 1 } else { 20 })
+    }
+
+    fn take(&mut self, taken: &mut Taken, limit: u64) {
+        let before = taken.bytes;
+        while let Some(event) = self.ring.next() {
+            taken.take_event(&event, limit);
+        }
+        self.last = taken.bytes - before;
+    }
+}
+
+/// The thread. It yields the rings with what it took from them.
 #[derive(Debug)]
 pub(super) struct Reader {
     /// Its number.
     pub(super) thread: u32,
     over: Arc<AtomicBool>,
-    handle: Option<JoinHandle<Taken>>,
+    handle: Option<JoinHandle<(Taken, Box<dyn Rings>)>>,
 }
 
 /// The collected events.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     bytes_kept: Vec<u8>,
-    /// CPU and length of each page in `bytes_kept`, in its order.
+    /// CPU and length of each page or event in `bytes_kept`, in its order.
     pages: Vec<(u32, u32)>,
     /// Bytes taken, kept or not.
     pub(super) bytes: u64,
@@ -52,7 +118,7 @@ pub(super) struct Taken {
     pub(super) cpu: Duration,
 }
 
-/// A sub-buffer.
+/// A sub-buffer, or an event of a program.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Page<'a> {
     pub(super) cpu: u32,
@@ -74,11 +140,26 @@ impl Taken {
         head.len
     }
 
+    /// Keeps or counts an event of a program.
+    fn take_event(&mut self, event: &[u8], limit: u64) {
+        self.bytes += event.len() as u64;
+        let kept = self.bytes_kept.len() + size_of_val(self.pages.as_slice());
+        if (kept + event.len()) as u64 > limit {
+            self.over_memory += 1;
+        } else if let Some((before, event)) = event.split_at_checked(BEFORE)
+            && let Some(cpu) = before.get(8..12).and_then(|cpu| cpu.try_into().ok())
+        {
+            self.bytes_kept.extend_from_slice(&before[..TIME]);
+            self.bytes_kept.extend_from_slice(event);
+            self.pages.push((u32::from_ne_bytes(cpu), (TIME + event.len()) as u32));
+        }
+    }
+
     /// Takes from rings that hardly anything is written to any more, until nothing is left.
-    fn all(&mut self, rings: &mut [(u32, File)], page: &mut [u8], limit: u64) {
+    pub(super) fn all(&mut self, rings: &mut dyn Rings, limit: u64) {
         loop {
             let before = self.bytes;
-            drain(rings, page, &mut |_, cpu, page| self.take(cpu, page, limit));
+            rings.take(self, limit);
             if self.bytes == before {
                 break;
             }
@@ -122,32 +203,20 @@ pub(super) fn drain(rings: &mut [(u32, File)], page: &mut [u8], take: &mut dyn F
 }
 
 /// Waits for rings and opens, until `until` at most; yields whether a ring is ready.
-fn wait(rings: &[(u32, File)], opens: Option<&Opens>, until: Instant) -> bool {
-    let files: Vec<BorrowedFd<'_>> =
-        rings.iter().map(|(_, ring)| ring.as_fd()).chain(opens.map(Opens::as_fd)).collect();
-    readable(&files, until.saturating_duration_since(Instant::now()))[..rings.len()].contains(&true)
-}
-
-/// Events left in the rings of an instance that is switched off, after its reader has ended.
-pub(super) fn rest(instance: &Instance) -> Result<Taken, CaptureError> {
-    let (mut rings, mut page) = (instance.rings()?, vec![0_u8; instance.sub_buffer()]);
-    let mut taken = Taken::default();
-    taken.all(&mut rings, &mut page, u64::MAX);
-    Ok(taken)
+fn wait(rings: &dyn Rings, opens: Option<&Opens>, until: Instant) -> bool {
+    let mut files = rings.files();
+    let nr = files.len();
+    files.extend(opens.map(Opens::as_fd));
+    readable(&files, until.saturating_duration_since(Instant::now()))[..nr].contains(&true)
 }
 
 impl Reader {
-    /// Starts to read these instances.
+    /// Starts to read these.
     pub(super) fn start(
-        instances: [&Instance; 2],
+        mut rings: Box<dyn Rings>,
         limit: u64,
         mut opens: Option<Opens>,
     ) -> Result<Reader, CaptureError> {
-        let mut rings = Vec::new();
-        for instance in instances {
-            rings.extend(instance.rings()?);
-        }
-        let mut page = vec![0_u8; instances.iter().map(|instance| instance.sub_buffer()).max().unwrap_or(4096)];
         let over = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&over);
         let (tell, told) = mpsc::channel();
@@ -157,21 +226,21 @@ impl Reader {
             // If nobody listens any more, the flag says so, too.
             let _ = tell.send(thread_id());
             let mut taken = Taken::default();
-            let mut until = Instant::now() + PAUSE;
+            let mut until = Instant::now() + rings.pause();
             while !seen.load(Ordering::Acquire) {
-                let ready = wait(&rings, opens.as_ref(), until);
+                let ready = wait(&*rings, opens.as_ref(), until);
                 if let Some(opens) = &mut opens {
                     opens.take();
                 }
                 if ready || Instant::now() >= until {
-                    drain(&mut rings, &mut page, &mut |_, cpu, page| taken.take(cpu, page, limit));
-                    until = Instant::now() + PAUSE;
+                    rings.take(&mut taken, limit);
+                    until = Instant::now() + rings.pause();
                 }
             }
             taken.opened = opens.map_or(Vec::new(), Opens::finish);
-            taken.all(&mut rings, &mut page, limit);
+            taken.all(&mut *rings, limit);
             taken.cpu = cpu_time();
-            taken
+            (taken, rings)
         };
         let name = "iowhy-trace".to_owned();
         let handle = std::thread::Builder::new().name(name).spawn(work).map_err(|error| CaptureError::Io {
@@ -183,12 +252,12 @@ impl Reader {
         Ok(Reader { thread, over, handle: Some(handle) })
     }
 
-    /// Ends it, and yields what it took. The rings are closed when this returns.
-    pub(super) fn stop(mut self) -> Result<Taken, CaptureError> {
-        Ok(self.end().unwrap_or_default())
+    /// Ends it, and yields what it took with the rings; nothing if it has panicked.
+    pub(super) fn stop(mut self) -> Option<(Taken, Box<dyn Rings>)> {
+        self.end()
     }
 
-    fn end(&mut self) -> Option<Taken> {
+    fn end(&mut self) -> Option<(Taken, Box<dyn Rings>)> {
         self.over.store(true, Ordering::Release);
         self.handle.take()?.join().ok()
     }

@@ -3,7 +3,7 @@
 use iowhy_stack::trace::Seen;
 
 use super::events::Event;
-use super::format::{Field, Format, Values, parse};
+use super::format::{Field, Format, Values};
 
 /// How an event of this kernel becomes a record.
 #[derive(Clone, Debug)]
@@ -27,8 +27,7 @@ pub(super) struct Shape {
 
 impl Shape {
     /// Of an event of the table, called `name` here, from its description.
-    pub(super) fn of(event: &Event, name: &str, text: &str) -> Result<Shape, String> {
-        let format = parse(text)?;
+    pub(super) fn of(event: &Event, name: &str, format: Format) -> Result<Shape, String> {
         let find = |name: &str| format.fields.iter().find(|field| field.name == name).cloned();
         let used: Vec<Option<Field>> = event.fields.iter().map(|name| find(name)).collect();
         let pid = format.pid.clone().ok_or("it has no common_pid")?;

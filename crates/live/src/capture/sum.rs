@@ -22,6 +22,7 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use aya_obj::btf::BtfKind;
 use iowhy_stack::trace::{Dev, Inode};
 
+use super::bpf::{map, refused};
 use super::{Ask, CaptureError, Level, is_root, opened};
 use crate::system::readable;
 
@@ -127,10 +128,16 @@ unsafe impl aya::Pod for Raw {}
 /// A file in a filter.
 #[repr(C)]
 #[derive(Copy, Clone)]
-struct FileId {
+pub(super) struct FileId {
     ino: u64,
     dev: u32,
     unused: u32,
+}
+
+impl FileId {
+    pub(super) fn new(Inode { dev, ino }: Inode) -> FileId {
+        FileId { ino, dev: dev.0, unused: 0 }
+    }
 }
 
 // SAFETY: as above.
@@ -222,16 +229,6 @@ pub struct Sums {
     paths: BTreeMap<Inode, String>,
 }
 
-fn refused(error: impl std::error::Error) -> CaptureError {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    CaptureError::Bpf(text.lines().next().unwrap_or_default().to_owned())
-}
-
 /// The program with the number of the kernel's `bpf_rdonly_cast` (6.2 and later) in it, and whether there is one.
 fn linked(btf: &Btf) -> (Vec<u8>, bool) {
     let number = btf.id_by_type_name_kind("bpf_rdonly_cast", BtfKind::Func).ok();
@@ -277,9 +274,7 @@ impl Sums {
             .load(&program)
             .map_err(refused)?;
         let mut files: HashMap<_, FileId, u8> = map(&mut bpf, "files")?;
-        for Inode { dev, ino } in &ask.inodes {
-            files.insert(FileId { ino: *ino, dev: dev.0, unused: 0 }, 1, 0).map_err(refused)?;
-        }
+        ask.inodes.iter().try_for_each(|inode| files.insert(FileId::new(*inode), 1, 0)).map_err(refused)?;
         let mut devices: HashMap<_, u32, u8> = map(&mut bpf, "devices")?;
         for dev in &ask.devices {
             devices.insert(dev.0, 1, 0).map_err(refused)?;
@@ -367,15 +362,6 @@ impl Sums {
     }
 }
 
-/// A table of the program.
-fn map<'a, T: TryFrom<&'a mut aya::maps::Map, Error = aya::maps::MapError>>(
-    bpf: &'a mut Ebpf,
-    name: &str,
-) -> Result<T, CaptureError> {
-    let map = bpf.map_mut(name).ok_or_else(|| CaptureError::Bpf(format!("no {name}")))?;
-    map.try_into().map_err(refused)
-}
-
 impl Summed {
     /// Takes in the sum of one CPU.
     fn take(&mut self, raw: &Raw) {
@@ -402,9 +388,7 @@ impl Summed {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::process::Command;
-
+    use super::super::bpf;
     use super::*;
 
     #[test]
@@ -418,26 +402,6 @@ mod tests {
 
     #[test]
     fn the_program_is_made_of_its_source() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/capture/bpf");
-        let version = Command::new("clang").arg("--version").output();
-        let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        if !version.contains("version 14.") || !Path::new("/usr/include/bpf/bpf_helpers.h").exists() {
-            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no clang 14 (clang, llvm, libbpf-dev)");
-            eprintln!("SKIPPED: clang 14 with libbpf-dev is needed to make sum.bpf.o again");
-            return;
-        }
-        let object = std::env::temp_dir().join(format!("iowhy-sum-{}.o", std::process::id()));
-        let include = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-        let words = "-target bpf -mcpu=v3 -O2 -g -Wall -Werror -D__TARGET_ARCH_x86 -fdebug-compilation-dir=.";
-        let mut clang = Command::new("clang");
-        clang.args(words.split(' ')).args([&include, "-c", "sum.bpf.c", "-o"]).arg(&object).current_dir(&folder);
-        assert!(clang.status().expect("clang starts").success());
-        assert!(Command::new("llvm-strip").arg("-g").arg(&object).status().expect("llvm-strip starts").success());
-        let made = fs::read(&object).expect("the object");
-        fs::remove_file(&object).expect("it is ours");
-        if made != PROGRAM && std::env::var_os("IOWHY_REWRITE").is_some() {
-            return fs::write(folder.join("sum.bpf.o"), made).expect("the object is written");
-        }
-        assert!(made == PROGRAM, "sum.bpf.o is not what sum.bpf.c makes: IOWHY_REWRITE=1 renews it");
+        bpf::is_made_of_its_source("sum", PROGRAM);
     }
 }

@@ -15,7 +15,7 @@ use super::letters::rwbs;
 use super::reader::Page;
 use super::ring::{self, Events, HEAD, Head};
 use super::shape::Shape;
-use super::{Ask, Level};
+use super::{Ask, CaptureError, Level, Prepared, instead};
 
 /// As Linux 6.18 describes it on x86-64.
 const ISSUE: &str = "name: block_rq_issue
@@ -78,7 +78,7 @@ format:
 
 fn shape(name: &str, text: &str) -> Shape {
     let event = EVENTS.iter().find(|event| event.names.contains(&name)).expect("it is in the table");
-    Shape::of(event, name, text).expect("a description")
+    Shape::of(event, name, format::parse(text).expect("a description")).expect("a shape")
 }
 
 fn shapes() -> BTreeMap<u16, Shape> {
@@ -366,6 +366,15 @@ fn an_event_of_an_unknown_number_is_counted() {
     let data = [framed(1, &event(64, 9, 1, &[])), framed(1, &issue())].concat();
     let decoded = decode(&page(0, 0, &data), 0);
     assert_eq!((decoded.events, decoded.undecoded, decoded.records.len()), (2, 1, 1));
+    // An event of a program has its time in front.
+    let single = |bytes: &[u8]| {
+        let mut decoded = Decoded::default();
+        decoded.single(&Page { cpu: 3, bytes }, &shapes(), 7);
+        (decoded.events, decoded.undecoded, decoded.records.first().map(|record| record.at))
+    };
+    let bytes = [&9_u64.to_ne_bytes()[..], &issue()].concat();
+    assert_eq!(single(&bytes), (1, 0, Some(Nanos(2))));
+    assert_eq!([single(&bytes[..8]), single(&bytes[..7])], [(1, 1, None), (0, 1, None)]);
     // So is one that is too short for its fields, and a sub-buffer that breaks off.
     let decoded = decode(&page(0, 0, &framed(1, &issue()[..40])), 0);
     assert_eq!((decoded.events, decoded.undecoded), (1, 1));
@@ -435,6 +444,18 @@ fn what_was_lost_is_in_the_statistics_of_a_ring() {
 }
 
 #[test]
+fn where_tracefs_is_denied_the_programs_take_its_place_and_say_so() {
+    let prepared = || Prepared { source: (), guard: None, shapes: shapes(), missing: Vec::new(), event_ps: 0 };
+    let denied = || Err(CaptureError::NoEvents(Level::Light));
+    let first = instead(Ok(prepared()), || panic!("nobody asked")).map(|it| it.missing);
+    assert_eq!(first.expect("the first"), Vec::<String>::new());
+    let second = instead(denied(), || Ok(prepared())).map(|it| it.missing).expect("the second");
+    assert!(second.len() == 1 && second[0].starts_with("tracefs, so BPF recorded"), "{second:?}");
+    let neither = instead::<()>(denied(), || Err(CaptureError::NotRoot)).map(|it| it.missing);
+    assert!(matches!(neither, Err(CaptureError::NoEvents(Level::Light))), "the error of the first");
+}
+
+#[test]
 fn saved_names_may_have_spaces() {
     let names = parse_names("12 kworker/0:1 x\n77 fio\nnonsense\n78 <...>\n");
     assert_eq!(names, BTreeMap::from([(12, "kworker/0:1 x".to_owned()), (77, "fio".to_owned())]));
@@ -449,6 +470,7 @@ proptest! {
         prop_assert!(decoded.records.len() as u64 <= decoded.events);
         let text = String::from_utf8_lossy(&bytes);
         let _ = format::parse(&text);
+        Decoded::default().single(&Page { cpu: 0, bytes: &bytes }, &shapes(), 5);
         let _ = lost_in_stats(&text, false);
         let _ = parse_names(&text);
         let _ = rwbs(&bytes);

@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::Barrier;
 
 use iowhy_live::cache::{self, Advice};
-use iowhy_live::capture::{Ask, Capture, CaptureError, Level};
+use iowhy_live::capture::{Ask, Capture, CaptureError, Level, Via};
 use iowhy_live::ledger::{Guard, Ledger, LedgerError, LoopOptions};
 use iowhy_live::machine::{self, Disk, Machine};
 use iowhy_stack::rng::Rng;
@@ -54,13 +54,15 @@ pub struct ConformRequest {
     pub dir: Option<PathBuf>,
     /// Values of read_ahead_kb to try, rather than the usual ones.
     pub read_ahead_kb: Vec<u64>,
+    /// Where the events come from.
+    pub via: Option<Via>,
 }
 
 /// Why nothing could be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum ConformError {
     /// The kernel cannot be traced.
-    #[error("{0}; `iowhy conform --live` needs root and tracefs")]
+    #[error("{0}; `iowhy conform --live` needs root, and tracefs or BPF")]
     Capture(#[from] CaptureError),
     /// Something that is made for it could not be.
     #[error(transparent)]
@@ -95,6 +97,8 @@ struct Site {
     own: Option<Dev>,
     /// Where read_ahead_kb is set.
     setting: Option<PathBuf>,
+    /// Where the events come from.
+    via: Option<Via>,
     /// Undone in this order.
     guards: Vec<Guard>,
 }
@@ -153,7 +157,7 @@ const FILE_SYSTEMS: &[(&str, &str, &[&str])] =
 
 impl Site {
     /// A loop device with a new file system.
-    fn make(ledger: &Ledger, base: &Path, nr: usize) -> Result<Result<Site, String>, ConformError> {
+    fn make(ledger: &Ledger, base: &Path, nr: usize, via: Option<Via>) -> Result<Result<Site, String>, ConformError> {
         let (filesystem, program, options) = FILE_SYSTEMS[nr];
         let root = base.join(format!("iowhy-conform-{}-{filesystem}", std::process::id()));
         let mut ground = Site {
@@ -161,6 +165,7 @@ impl Site {
             filesystem: filesystem.to_owned(),
             own: None,
             setting: None,
+            via,
             guards: Vec::new(),
         };
         ground.guards.push(ledger.create_scratch_directory(&root)?);
@@ -190,13 +195,13 @@ impl Site {
     }
 
     /// A folder of our own in one that was named.
-    fn found(ledger: &Ledger, dir: &Path) -> Result<Site, ConformError> {
+    fn found(ledger: &Ledger, dir: &Path, via: Option<Via>) -> Result<Site, ConformError> {
         let path = dir.join(format!("iowhy-conform-{}", std::process::id()));
         let guards = vec![ledger.create_scratch_directory(&path)?];
         let disk = Disk::below(dir);
         let setting = disk.name.map(|name| Path::new("/sys/block").join(name).join("queue/read_ahead_kb"));
         let filesystem = disk.filesystem.unwrap_or_default();
-        Ok(Site { dir: path, filesystem, own: None, setting: setting.filter(|path| path.exists()), guards })
+        Ok(Site { dir: path, filesystem, own: None, setting: setting.filter(|path| path.exists()), via, guards })
     }
 
     fn capture(&self, ledger: &Ledger) -> Result<Capture, CaptureError> {
@@ -206,6 +211,7 @@ impl Site {
             devices: self.own.into_iter().collect(),
             buffer_kib: BUFFER_KIB,
             memory_mib: MEMORY_MIB,
+            via: self.via,
             ..Ask::default()
         };
         Capture::start_with(&ask, ledger)
@@ -243,7 +249,7 @@ pub fn run(asked: &ConformRequest, world: &World<'_>, progress: &dyn Fn(&str)) -
     let (builtins, files) = sort_out(asked)?;
     let (ledger, _) = Ledger::open()?;
     // Whatever else is wrong: if the kernel cannot be traced, say so before anything is made.
-    Capture::start_with(&Ask { children: true, ..Ask::default() }, &ledger)?.stop()?;
+    Capture::start_with(&Ask { children: true, via: asked.via, ..Ask::default() }, &ledger)?.stop()?;
     let machine = Machine::read();
     let release = machine.kernel_release.unwrap_or_default();
     let (entry, model) = model_of(&release, &machine.kernel_version.unwrap_or_default());
@@ -254,8 +260,8 @@ pub fn run(asked: &ConformRequest, world: &World<'_>, progress: &dyn Fn(&str)) -
     let kinds = if asked.dir.is_some() { 1 } else { FILE_SYSTEMS.len() };
     for nr in 0..kinds {
         let ground = match &asked.dir {
-            Some(dir) => Site::found(&ledger, dir)?,
-            None => match Site::make(&ledger, &std::env::temp_dir(), nr)? {
+            Some(dir) => Site::found(&ledger, dir, asked.via)?,
+            None => match Site::make(&ledger, &std::env::temp_dir(), nr, asked.via)? {
                 Ok(ground) => ground,
                 Err(why) => {
                     skipped.push(why);
