@@ -287,7 +287,7 @@ trait Source: std::fmt::Debug + Send {
     fn decode(&self, decoded: &mut Decoded, page: &Page<'_>, shapes: &BTreeMap<u16, Shape>, start_ns: u64);
     /// Names of processes that the kernel has saved.
     fn names(&self) -> BTreeMap<u32, String>;
-    /// Events that there was no room for.
+    /// Events that the rings had no room for.
     fn lost(&self) -> u64;
 }
 

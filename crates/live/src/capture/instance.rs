@@ -208,7 +208,7 @@ impl Instance {
 }
 
 /// Cost of an event for the task that causes it, picoseconds: half of the growth of a short call when `trace` lets its
-/// begin and end be traced. 0 if there is no such call.
+/// begin and end be traced. 0 without such a call.
 pub(super) fn cost(mut trace: impl FnMut(bool) -> Result<(), CaptureError>) -> Result<u64, CaptureError> {
     let Ok(file) = File::open("/dev/null") else { return Ok(0) };
     let off = shortest(&file);

@@ -19,8 +19,8 @@ pub(super) const RULE: Rule = Rule {
     events: "Calls are handed over to workers (io_uring_queue_async_work), and were not before.",
     example: "Linux 6.5 and later (caec5ebe77f9): cached reads of files on NFS or tmpfs, which do not set \
               FMODE_NOWAIT.",
-    change: "Leave out IOSQE_ASYNC; read what is cached with plain pread; write a file to its full length first; use a file system that sets FMODE_NOWAIT, or a kernel in which \
-             this one does (NFS: 2026).",
+    change: "Leave out IOSQE_ASYNC; read what is cached with plain pread; write a file to its full length first; use \
+             a file system that sets FMODE_NOWAIT, or a kernel in which this one does (NFS: 2026).",
     refute: "perf shows no CPU time in iou-wrk-* threads, or the same program on ext4 or XFS loses as much.",
     since: "5.1 for reads that miss; 6.5 for all reads of files that do not set FMODE_NOWAIT.",
     consequences: &[

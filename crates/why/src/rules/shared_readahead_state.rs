@@ -148,14 +148,14 @@ fn restarted(delta: &Delta<'_>) -> Option<Match> {
 const TAKEN: f64 = 0.3;
 /// Share of the reads that are of a stream: others lose nothing.
 const STREAMS: f64 = 0.5;
-/// Share of the windows that begin anew, of one side alone.
-const ANEW: f64 = 0.3;
+/// Share of the windows that restart, of one side alone.
+const RESTARTED: f64 = 0.3;
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let windows = &facts.digest.windows;
     let all = reads::windows(facts.digest, &[RaKind::Sync, RaKind::Async]);
-    let anew = reads::share(windows.sequential_sizes.count(), all);
-    if facts.taken < TAKEN || facts.streams < STREAMS || anew < ANEW {
+    let restarts = reads::share(windows.sequential_sizes.count(), all);
+    if facts.taken < TAKEN || facts.streams < STREAMS || restarts < RESTARTED {
         return None;
     }
     let (sectors, _) = own(facts, 0);
@@ -167,15 +167,15 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
         confidence: SEEN,
         claim: format!(
             "tasks take turns on one open file: {:.0} % of its reads come behind another task's, and {:.0} % of the \
-             windows begin anew, with {:.0} KiB a request",
+             windows restart, with {:.0} KiB a request",
             100.0 * facts.taken,
-            100.0 * anew,
+            100.0 * restarts,
             sectors / sectors_of_kib
         ),
         setting: "a descriptor for each thread".to_owned(),
         evidence: vec![
             ("reads behind another task's on their open file", facts.taken, Unit::Share),
-            ("windows that begin anew", anew, Unit::Share),
+            ("windows that restart", restarts, Unit::Share),
         ],
     })
 }
@@ -305,7 +305,7 @@ mod tests {
         let edges: &[AloneEdge] = &[
             ("TAKEN", |a, x| a.taken = x, 0.3, 0.29),
             ("STREAMS", |a, x| a.streams = x, 0.5, 0.49),
-            ("ANEW", |a, x| a.digest.windows.sequential_sizes = spread(x as u64, 4.0), 30.0, 29.0),
+            ("RESTARTED", |a, x| a.digest.windows.sequential_sizes = spread(x as u64, 4.0), 30.0, 29.0),
         ];
         hold_cost(&RULE, turns, (75.0, 0.8), edges);
     }
