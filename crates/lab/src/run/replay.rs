@@ -364,8 +364,7 @@ pub(crate) fn bare(joined: &Joined, call: &CallRecord) -> bool {
 fn direct_threads(joined: &Joined) -> BTreeSet<u32> {
     let mut bytes: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
     for call in joined.calls.iter().filter(|call| matches!(call.op, Op::Read | Op::Write) && call.file.is_some()) {
-        let moved = call.result.map_or(call.len, |result| result.max(0) as u64);
-        bytes.entry(call.pid).or_default()[usize::from(bare(joined, call))] += moved;
+        bytes.entry(call.pid).or_default()[usize::from(bare(joined, call))] += call.moved();
     }
     bytes.into_iter().filter(|(_, [cached, bare])| bare > cached).map(|(pid, _)| pid).collect()
 }

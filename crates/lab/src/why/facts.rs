@@ -318,7 +318,7 @@ fn streams(joined: &Joined) -> f64 {
         if let Some(place) = place {
             last.remove(place);
         }
-        let done = call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0));
+        let done = call.moved();
         going_on += u64::from(place.is_some() || done > WINDOW);
         last.push_back(offset.saturating_add(done));
         if last.len() > LAST {
@@ -334,7 +334,7 @@ fn taken(joined: &Joined) -> f64 {
     let (mut reads, mut taken) = (0, 0);
     for call in joined.calls.iter().filter(|call| call.op == Op::Read && call.fd >= 0 && call.file.is_some()) {
         let Some(offset) = call.offset else { continue };
-        let done = call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0));
+        let done = call.moved();
         let before = last.insert(call.open, (call.pid, offset.saturating_add(done)));
         reads += 1;
         taken += u64::from(before.is_some_and(|(pid, end)| pid != call.pid && end != offset));
@@ -353,7 +353,7 @@ fn add(doer: &mut Doer, call: &CallRecord) {
     doer.calls += 1;
     doer.ns += end.saturating_sub(call.start).0;
     doer.pages += call.pages_added;
-    let done = call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0));
+    let done = call.moved();
     if let Some(bytes) = doer.bytes.get_mut(kind_of(call.op)) {
         *bytes += done;
     }

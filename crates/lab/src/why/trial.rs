@@ -194,9 +194,7 @@ impl Target<'_> {
         };
         let joined = join(&recorded.captured.trace, &Who::default());
         let done = joined.calls.iter().filter(|call| call.end.is_some());
-        let (calls, bytes) = done.fold((0_u64, 0_u64), |(calls, bytes), call| {
-            (calls + 1, bytes + call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0)))
-        });
+        let (calls, bytes) = done.fold((0_u64, 0_u64), |(calls, bytes), call| (calls + 1, bytes + call.moved()));
         let work = if bytes > 0 { bytes } else { calls };
         if work == 0 { Err(TrialError::Idle) } else { Ok(recorded.captured.length.as_nanos() as f64 / work as f64) }
     }
@@ -228,7 +226,7 @@ fn of_opened(trace: &Trace) -> Option<f64> {
         let (Some(end), Some(since)) = (call.end, since) else { continue };
         if call.start >= *since {
             ns += end.saturating_sub(call.start).0;
-            bytes += call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0));
+            bytes += call.moved();
         }
     }
     (bytes >= LEAST_OPENED).then(|| ns as f64 / bytes as f64)

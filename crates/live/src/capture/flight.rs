@@ -300,8 +300,7 @@ impl Flight {
     pub fn cut(&mut self, keep: Duration) -> Result<Captured, CaptureError> {
         // Later events are not all there: one instance is off before the other.
         let end = monotonic_ns();
-        self.source.devices.switch(false)?;
-        self.source.tasks.switch(false)?;
+        self.source.switch(On::Nothing)?;
         let opened = self.opens.as_mut().map_or(Vec::new(), Opens::so_far);
         let mut subs = std::mem::take(&mut self.kept);
         self.kept_bytes = 0;
@@ -325,8 +324,7 @@ impl Flight {
         for instance in [&self.source.tasks, &self.source.devices] {
             instance.empty()?;
         }
-        self.source.devices.switch(true)?;
-        self.source.tasks.switch(true)?;
+        self.source.switch(On::All)?;
         self.since_ns = monotonic_ns();
         Ok(self.decode(subs, [begin, end], lost, opened))
     }

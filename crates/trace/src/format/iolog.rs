@@ -108,7 +108,7 @@ pub(super) fn write(trace: &Trace, version: Version, out: &mut impl Write) -> io
             Op::Fdatasync => Action::Datasync,
             Op::Trim => Action::Trim,
         };
-        let moved = call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0).min(call.len));
+        let moved = call.moved().min(call.len);
         if data && moved == 0 {
             continue;
         }

@@ -137,10 +137,15 @@ pub struct CallRecord {
 pub(super) const ALL: u64 = 16 << 20;
 
 impl CallRecord {
+    /// Bytes done, of one that failed none; those asked for if its end is not in the trace.
+    pub fn moved(&self) -> u64 {
+        self.result.map_or(self.len, |result| u64::try_from(result).unwrap_or(0))
+    }
+
     /// Bytes asked for, or those that there were if it asked for whatever there is, or with a vector: its length is in
     /// memory that no trace shows.
     pub(super) fn done_len(&self) -> u64 {
-        if (1..=ALL).contains(&self.len) { self.len } else { self.result.map_or(self.len, |done| done.max(0) as u64) }
+        if (1..=ALL).contains(&self.len) { self.len } else { self.moved() }
     }
 }
 

@@ -10,24 +10,8 @@
 // Known limits: an event has no context (interrupts off, in an interrupt), which a program cannot ask for. A program
 // that interrupts itself does not run; the kernel counts these, and they count as lost. The kernel lends the helpers to
 // programs under the GPL only: of this file, "Dual MIT/GPL". `record.bpf.o` is made of it by the command in bpf.rs.
-#include <linux/bpf.h>
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
+#include "kernel.h"
 
-typedef __u8 u8;
-typedef __u16 u16;
-typedef __u32 u32;
-typedef __u64 u64;
-typedef __s16 s16;
-typedef __s32 s32;
-typedef __s64 s64;
-
-#define KERNEL __attribute__((preserve_access_index))
-
-struct super_block { u32 s_dev; } KERNEL;
-struct inode { struct super_block *i_sb; unsigned long i_ino; } KERNEL;
-struct address_space { struct inode *host; } KERNEL;
 struct folio { struct address_space *mapping; unsigned long index, _flags_1; } KERNEL;
 struct file_ra_state {
 	unsigned int size, async_size, ra_pages;
@@ -43,20 +27,9 @@ struct task_struct {
 	struct signal_struct *signal;
 	char comm[16];
 } KERNEL;
-struct gendisk { int major, first_minor; } KERNEL;
 struct block_device { u32 bd_dev; } KERNEL;
 struct bvec_iter { u64 bi_sector; unsigned int bi_size; } KERNEL;
 struct bio { struct block_device *bi_bdev; u32 bi_opf; u8 bi_status; struct bvec_iter bi_iter; } KERNEL;
-struct request_queue { struct gendisk *disk; } KERNEL;
-struct request {
-	struct request_queue *q;
-	u32 cmd_flags;
-	unsigned int __data_len;
-	u64 __sector;
-} KERNEL;
-struct request___before_6_1 { struct gendisk *rq_disk; } KERNEL;
-struct pt_regs { unsigned long di, si, dx, r10, r8, r9, ax, orig_ax; } KERNEL;
-struct pt_regs___arm64 { u64 regs[31]; u64 orig_x0; int syscallno; } KERNEL;
 
 enum req_op { REQ_OP_WRITE, REQ_OP_FLUSH, REQ_OP_DISCARD, REQ_OP_SECURE_ERASE, REQ_OP_DRV_IN, REQ_OP_DRV_OUT };
 enum req_flag_bits { __REQ_SYNC, __REQ_META, __REQ_FUA, __REQ_PREFLUSH, __REQ_RAHEAD };
@@ -245,8 +218,7 @@ static __always_inline int of_bio(u16 kind, struct bio *bio, s32 error)
 
 static __always_inline u32 device_of(struct request *rq)
 {
-	struct request___before_6_1 *old = (void *)rq;
-	struct gendisk *disk = bpf_core_field_exists(old->rq_disk) ? old->rq_disk : rq->q->disk;
+	struct gendisk *disk = disk_of(rq);
 	return disk ? (u32)disk->major << MINORS | disk->first_minor : 0;
 }
 
@@ -564,11 +536,7 @@ int BPF_PROG(enter, struct pt_regs *regs, long number)
 SEC("tp_btf/sys_exit")
 int BPF_PROG(leave, struct pt_regs *regs, long result)
 {
-	u64 number;
-	if (bpf_core_field_exists(regs->orig_ax))
-		number = regs->orig_ax;
-	else
-		number = (u32)((struct pt_regs___arm64 *)regs)->syscallno;
+	u64 number = number_of(regs);
 	if (!is_wanted(number, ENDS))
 		return 0;
 	struct ended *out = room(sizeof(*out), CALL_END | number);

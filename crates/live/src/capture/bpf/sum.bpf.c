@@ -8,23 +8,9 @@
 // names      a new key of a call goes to user space by a ring buffer, which looks up the descriptor
 //
 // The kernel lends these helpers to programs under the GPL only: of this file, "Dual MIT/GPL". `sum.bpf.o` is made of
-// it by the command in sum.rs; the structures below have the fields that are used, and the loader finds their places in
-// the kernel's BTF.
-#include <linux/bpf.h>
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
+// it by the command in bpf.rs.
+#include "kernel.h"
 
-typedef __u8 u8;
-typedef __u16 u16;
-typedef __u32 u32;
-typedef __u64 u64;
-
-#define KERNEL __attribute__((preserve_access_index))
-
-struct super_block { u32 s_dev; } KERNEL;
-struct inode { u16 i_mode; struct super_block *i_sb; unsigned long i_ino; } KERNEL;
-struct address_space { struct inode *host; } KERNEL;
 struct file { struct address_space *f_mapping; } KERNEL;
 struct fdtable { unsigned int max_fds; struct file **fd; } KERNEL;
 struct files_struct { struct fdtable *fdt; } KERNEL;
@@ -38,18 +24,6 @@ struct page { unsigned long compound_head; struct address_space *mapping; } KERN
 struct folio { struct address_space *mapping; } KERNEL;
 struct bio_vec { struct page *bv_page; } KERNEL;
 struct bio { struct bio_vec *bi_io_vec; } KERNEL;
-struct gendisk { int major, first_minor; } KERNEL;
-struct request_queue { struct gendisk *disk; } KERNEL;
-struct request {
-	struct request_queue *q;
-	u32 cmd_flags;
-	unsigned int __data_len;
-	struct bio *bio;
-	u64 start_time_ns;
-} KERNEL;
-struct request___before_6_1 { struct gendisk *rq_disk; } KERNEL;
-struct pt_regs { unsigned long di, orig_ax; } KERNEL;
-struct pt_regs___arm64 { u64 regs[31]; int syscallno; } KERNEL;
 
 enum { CALL, QUEUE, DEVICE, PAGES };
 enum { NOTHING, READ, WRITE, SYNC, DISCARD, OTHER };
@@ -271,11 +245,7 @@ int BPF_PROG(enter, struct pt_regs *regs, long id)
 SEC("tp_btf/sys_exit")
 int BPF_PROG(leave, struct pt_regs *regs, long result)
 {
-	u64 id;
-	if (bpf_core_field_exists(regs->orig_ax))
-		id = regs->orig_ax;
-	else
-		id = (u32)((struct pt_regs___arm64 *)regs)->syscallno;
+	u64 id = number_of(regs);
 	if (id >= sizeof(ops) || !ops[id])
 		return 0;
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -288,14 +258,6 @@ int BPF_PROG(leave, struct pt_regs *regs, long result)
 	call->task = 0;
 	add(&key, ns, result > 0 ? result : 0, result < 0, task, fd);
 	return 0;
-}
-
-static __always_inline struct gendisk *disk_of(struct request *rq)
-{
-	struct request___before_6_1 *old = (void *)rq;
-	if (bpf_core_field_exists(old->rq_disk))
-		return old->rq_disk;
-	return rq->q->disk;
 }
 
 // The address of the request in the arguments as a number, which the verifier does not make of a pointer.
