@@ -161,9 +161,12 @@ impl Ask {
 /// Why nothing was captured.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// Only root may.
-    #[error("tracing the kernel needs root: run it with sudo")]
-    NotRoot,
+    /// This user may not.
+    #[error(
+        "tracing the kernel needs root: run it with sudo (or with CAP_BPF and CAP_PERFMON for BPF programs, or \
+         CAP_DAC_OVERRIDE for tracefs)"
+    )]
+    NotAllowed,
     /// The kernel has no tracefs, or does not let us mount it.
     #[error("no tracefs, and it cannot be mounted: {0}")]
     NoTracefs(LedgerError),
@@ -341,8 +344,13 @@ fn thread_id() -> u32 {
     rustix::thread::gettid().as_raw_pid().unsigned_abs()
 }
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+/// Fails unless this task is root's or has the capabilities for BPF programs or for instances of tracefs; the kernel
+/// may refuse it all the same.
+fn allowed() -> Result<(), CaptureError> {
+    let effective = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    let programs = CapabilitySet::BPF | CapabilitySet::PERFMON;
+    let enough = effective.contains(programs) || effective.contains(CapabilitySet::DAC_OVERRIDE);
+    if enough || rustix::process::geteuid().is_root() { Ok(()) } else { Err(CaptureError::NotAllowed) }
 }
 
 /// Files that the tasks have open already.
@@ -371,9 +379,7 @@ impl Capture {
     /// # Errors
     /// If this user may not, or the kernel cannot.
     pub fn start(ask: &Ask) -> Result<Capture, CaptureError> {
-        if !is_root() {
-            return Err(CaptureError::NotRoot);
-        }
+        allowed()?;
         let (ledger, _) = Ledger::open()?;
         Capture::start_with(ask, &ledger)
     }

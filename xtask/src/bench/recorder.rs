@@ -57,7 +57,7 @@ fn text(error: impl std::fmt::Display) -> String {
 
 /// Measures, tests, and writes the page if asked to.
 pub(super) fn run(folder: &Path, quick: bool, page: bool) -> Outcome {
-    let (blocks, triggers, kills) = if quick { (3, 20, 5) } else { (15, 200, 50) };
+    let (blocks, triggers, kills) = if quick { (3, 20, 5) } else { (7, 200, 50) };
     let binary = release_binary()?;
     let folder = folder.join("recorder");
     // What a run before has left there is of no use.

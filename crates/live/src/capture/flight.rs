@@ -138,9 +138,7 @@ impl Flight {
     /// # Errors
     /// If this user may not, or the kernel cannot.
     pub fn start(ask: &Ask, ledger: &Ledger, memory: u64, watch: bool) -> Result<Flight, CaptureError> {
-        if !super::is_root() {
-            return Err(CaptureError::NotRoot);
-        }
+        super::allowed()?;
         let cpus = machine::Machine::read().cpus.map_or(1, u64::from).max(1);
         let tasks_bytes = memory / 16 * of_tasks(ask.level);
         let devices_bytes = memory - tasks_bytes;

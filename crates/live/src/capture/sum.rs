@@ -23,7 +23,7 @@ use aya_obj::btf::BtfKind;
 use iowhy_stack::trace::{Dev, Inode};
 
 use super::bpf::{map, refused};
-use super::{Ask, CaptureError, Level, is_root, opened};
+use super::{Ask, CaptureError, Level, allowed, opened};
 use crate::system::readable;
 
 /// The program, made by `clang -target bpf -mcpu=v3 -O2 -g -fdebug-compilation-dir=. -c` and `llvm-strip -g`.
@@ -247,9 +247,7 @@ impl Sums {
     /// # Errors
     /// If this user may not, or the kernel runs no such programs.
     pub fn start(ask: &Ask, memory: u64) -> Result<Sums, CaptureError> {
-        if !is_root() {
-            return Err(CaptureError::NotRoot);
-        }
+        allowed()?;
         let btf = Btf::from_sys_fs().map_err(refused)?;
         let (program, casts) = linked(&btf);
         let mut ops = [0_u8; 512];

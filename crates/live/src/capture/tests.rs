@@ -451,7 +451,7 @@ fn where_tracefs_is_denied_the_programs_take_its_place_and_say_so() {
     assert_eq!(first.expect("the first"), Vec::<String>::new());
     let second = instead(denied(), || Ok(prepared())).map(|it| it.missing).expect("the second");
     assert!(second.len() == 1 && second[0].starts_with("tracefs, so BPF recorded"), "{second:?}");
-    let neither = instead::<()>(denied(), || Err(CaptureError::NotRoot)).map(|it| it.missing);
+    let neither = instead::<()>(denied(), || Err(CaptureError::NotAllowed)).map(|it| it.missing);
     assert!(matches!(neither, Err(CaptureError::NoEvents(Level::Light))), "the error of the first");
 }
 

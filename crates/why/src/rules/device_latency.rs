@@ -7,7 +7,7 @@ use super::device::{Kind, found};
 use super::instead::{Saved, WAITS, kinds, own, price, times};
 use super::{Match, Rule, Switch};
 use crate::delta::{Delta, Unit};
-use crate::digest::Spread;
+use crate::digest::{Class, Load, Spread};
 
 pub(super) const RULE: Rule = Rule {
     name: "device-latency",
@@ -99,7 +99,10 @@ fn far(facts: &Facts<'_>) -> Option<Cost> {
     };
     let busy = facts.digest.commands.own_busy[0] as f64;
     let sum: f64 = times(facts, 0).map(Spread::sum).sum();
-    let long: f64 = times(facts, 0).filter(|class| class.median() >= limit).map(Spread::sum).sum();
+    // One that finds the device at rest may wake it up, unless one behind another takes as long.
+    let tells = |class: &Class| class.load != Load::Rested || facts.paced.is_some_and(|it| it.at_once[0] >= limit);
+    let reads = facts.digest.commands.own.iter().filter(|(class, _)| !class.write && tells(class));
+    let long: f64 = reads.map(|(_, [all, _])| all).filter(|all| all.median() >= limit).map(Spread::sum).sum();
     let others: u64 = facts.others.iter().map(|(_, nr)| nr).sum();
     let alone = sum <= LONE * busy && others as f64 <= OTHERS * nr && busy >= BUSY * facts.whole_ns;
     if nr < ENOUGH || sectors > SMALL || !alone || long < MOSTLY * sum {
@@ -124,10 +127,11 @@ fn far(facts: &Facts<'_>) -> Option<Cost> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cost::Paced;
     use super::super::device::tests::{bandwidth, latency};
     use super::super::edges::{Alone, AloneEdge, hold, hold_cost, spread};
     use super::RULE;
-    use crate::digest::{Class, Spread};
+    use crate::digest::{Class, Load, Spread};
 
     #[test]
     fn costs() {
@@ -182,6 +186,19 @@ mod tests {
             5.1e8,
         );
         hold_cost(&RULE, remote, (75.0, 0.8), &[mostly]);
+        // After pauses they may wake the device up, unless reads without pauses take as long.
+        let after_pauses: AloneEdge = (
+            "LONG",
+            |a, x| {
+                let own = std::mem::take(&mut a.digest.commands.own);
+                a.digest.commands.own =
+                    own.into_iter().map(|(class, all)| (Class { load: Load::Rested, ..class }, all)).collect();
+                a.paced = Some(Paced { at_once: [x; 2], paused: [5e6; 2] });
+            },
+            2e6,
+            1.99e6,
+        );
+        hold_cost(&RULE, remote, (75.0, 0.8), &[after_pauses]);
         let found = remote().ask(&RULE).expect("a cost");
         assert!((found.saves_pct - 75.0).abs() < 0.1, "{}: a tenth of 5 ms", "USUAL");
         let [least, most] = found.bounds_pct;
