@@ -36,6 +36,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use iowhy_stack::trace::{Dev, Inode, Record, Seen, Trace};
 use iowhy_stack::units::Nanos;
+use rustix::thread::CapabilitySet;
 
 use crate::ledger::{Guard, Ledger, LedgerError};
 use crate::machine;

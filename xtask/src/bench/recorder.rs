@@ -111,7 +111,11 @@ fn rows(job: &str, prices: &Value) -> Vec<String> {
         let tail = with(row, "p99_pct", "p99_ci_pct");
         format!("| {job} | {} {} | {ns} | {lost} | {tail} |", word(&row["way"]), word(&row["mode"]))
     };
-    let not = |row: &Value| format!("| {job} | {} | - | {} | - |", word(&row["way"]), word(&row["why"]));
+    let not = |row: &Value| {
+        // Not what the program said.
+        let why = word(&row["why"]);
+        format!("| {job} | {} | - | {} | - |", word(&row["way"]), why.split(": ").next().unwrap_or_default())
+    };
     all("rows").iter().map(row).chain(all("not_run").iter().map(not)).collect()
 }
 
