@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::cost::{Cost, Facts, SEEN};
 use super::device::{Kind, found};
-use super::instead::{Saved, WAITS, kinds, own, price, times};
+use super::instead::{Saved, WAITS, classes, kinds, own, price, times};
 use super::{Match, Rule, Switch};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Class, Load, Spread};
@@ -100,9 +100,10 @@ fn far(facts: &Facts<'_>) -> Option<Cost> {
     let busy = facts.digest.commands.own_busy[0] as f64;
     let sum: f64 = times(facts, 0).map(Spread::sum).sum();
     // One that finds the device at rest may wake it up, unless one behind another takes as long.
-    let tells = |class: &Class| class.load != Load::Rested || facts.paced.is_some_and(|it| it.at_once[0] >= limit);
-    let reads = facts.digest.commands.own.iter().filter(|(class, _)| !class.write && tells(class));
-    let long: f64 = reads.map(|(_, [all, _])| all).filter(|all| all.median() >= limit).map(Spread::sum).sum();
+    let rest_tells = facts.paced.is_some_and(|it| it.at_once[0] >= limit);
+    let of_device =
+        |(class, all): &(&Class, &Spread)| all.median() >= limit && (rest_tells || class.load != Load::Rested);
+    let long: f64 = classes(facts, 0).filter(of_device).map(|(_, all)| all.sum()).sum();
     let others: u64 = facts.others.iter().map(|(_, nr)| nr).sum();
     let alone = sum <= LONE * busy && others as f64 <= OTHERS * nr && busy >= BUSY * facts.whole_ns;
     if nr < ENOUGH || sectors > SMALL || !alone || long < MOSTLY * sum {
