@@ -29,6 +29,7 @@ use iowhy_live::capture::Captured;
 use iowhy_live::command::Running;
 use iowhy_stack::service::{self, Row};
 use iowhy_stack::trace::Trace;
+use iowhy_stack::units::SECTOR_BYTES;
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_trace::settings::Settings;
 use iowhy_why::rules::cost::{self, Paced};
@@ -122,8 +123,8 @@ pub fn record(request: &Request, aside: bool, tell: &mut dyn FnMut(&Problem)) ->
     recording::record_started(request, start, tell)
 }
 
-/// Part of the time at the device, from which on it is asked whether it dozes or has a cap, unless something else
-/// explains half of it.
+/// Part of the time at the device, from which on it is asked whether it dozes or has a cap, unless something other than
+/// a long way explains half of it.
 const BY_DEVICE_PCT: f64 = 33.0;
 
 /// Length of the probe of a disk.
@@ -206,6 +207,9 @@ pub fn of_trace_on(
         && let Some(profile) = measured(&disk)
     {
         (service, code) = for_costs(&profile);
+        // Larger reads were cut when they were measured.
+        let limit = facts.for_rules().number_of_disk("max_sectors_kb").unwrap_or(f64::INFINITY);
+        service.retain(|(sectors, _)| f64::from(*sectors) * SECTOR_BYTES as f64 <= limit * 1024.0);
         costs = cost::found(&facts.with_disk(&service, code));
         (findings, options) = split(&costs, predictions.clone());
         let (again, measured) = twin::ask(&whole, &facts.settings, Some(&profile));
@@ -215,8 +219,10 @@ pub fn of_trace_on(
         }
     }
     let by_device = facts.layers.iter().find(|part| part.layer == "device").map_or(0.0, |part| part.pct);
+    // A slow device may have a cap.
+    let explains = |of: &Finding| of.saves_pct >= by_device / 2.0 && of.rule != "device-latency";
     if by_device >= BY_DEVICE_PCT
-        && findings.iter().all(|of| of.saves_pct < by_device / 2.0)
+        && !findings.iter().any(explains)
         && let Some(paced) = paced(&disk)
     {
         costs = cost::found(&cost::Facts { paced: Some(paced), ..facts.with_disk(&service, code) });
@@ -240,7 +246,8 @@ pub fn of_trace_on(
 
 /// Mechanisms whose price depends on times that the recording does not have: of larger requests, of more of them at a
 /// time, of a device without its neighbour.
-const SIZED: [&str; 8] = [
+const SIZED: [&str; 9] = [
+    "metadata-reads",
     "noisy-neighbour",
     "readahead-off",
     "window-too-small",

@@ -648,6 +648,10 @@ impl Observer {
             return;
         }
         call.pending.push_back((file, page, nr_pages));
+        // What is copied without a write call is dirty at its goal. Pages of a map are read: see `bio`.
+        if file != call.file {
+            self.dirtied += nr;
+        }
         // Only what the call does not ask for itself is read ahead.
         if file == call.file {
             let end = page + nr;
@@ -714,6 +718,9 @@ impl Observer {
             let own = pages.is_some_and(|(file, page, _)| file != call.file && page * PAGE_SECTORS == sector);
             let mapping = matches!(content, Content::Mapping | Content::Metadata) || own;
             self.out.bios.lookups += u64::from(mapping && call.op == Op::Read);
+            if own && call.op == Op::Read {
+                self.dirtied = self.dirtied.saturating_sub(nr_pages);
+            }
         }
         if nr_sectors > 0 {
             self.out.bios.count[way] += 1;

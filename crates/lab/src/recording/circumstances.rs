@@ -362,10 +362,15 @@ fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
     }
     for mount in machine::current_mounts() {
         let dev = Dev::new(mount.number.0, mount.number.1);
-        if systems.contains(&dev) && !KERNELS_OWN.contains(&mount.filesystem.as_str()) {
+        if (systems.contains(&dev) || requests.contains_key(&dev)) && !KERNELS_OWN.contains(&mount.filesystem.as_str())
+        {
             let point = mount.point.display().to_string().replace(' ', "_");
             set(&point, "filesystem", &mount.filesystem);
             set(&point, "mount_options", &mount.all_options());
+            let node = mount.source.file_name().unwrap_or_default();
+            if let Some(blocks) = text(Path::new("/sys/fs/ext4").join(node).join("inode_readahead_blks")) {
+                set(&point, "inode_readahead_blks", &blocks);
+            }
             if let Some(window) = backing(&mount).and_then(|folder| text(folder.join("read_ahead_kb"))) {
                 set(&point, "read_ahead_kb", &window);
             }

@@ -457,8 +457,9 @@ fn onset(latencies: &[(Nanos, u64)]) -> Option<Onset> {
 
 /// Settings that are not this kernel's defaults: what, the value, what is usual.
 pub(super) fn unusual(settings: &Settings) -> Vec<(String, String, &'static str)> {
-    const USUAL: [(&str, &str); 21] = [
+    const USUAL: [(&str, &str); 22] = [
         ("read_ahead_kb", "128"),
+        ("inode_readahead_blks", "32"),
         ("nomerges", "0"),
         ("bdi/strict_limit", "0"),
         ("bdi/max_ratio", "100"),

@@ -121,8 +121,11 @@ fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nan
                 "io_submit" => Doing::Submit,
                 "io_getevents" | "io_pgetevents" | "io_uring_enter" => Doing::Reap,
                 "nanosleep" | "clock_nanosleep" => Doing::Sleep,
-                // Waiting for whatever comes is not the doing of storage.
-                "select" | "pselect6" | "poll" | "ppoll" | "epoll_wait" | "epoll_pwait" => continue,
+                // Waiting for whatever comes is not the doing of storage; ends of some calls before it are not recorded.
+                "select" | "pselect6" | "poll" | "ppoll" | "epoll_wait" | "epoll_pwait" => {
+                    open.remove(&record.pid);
+                    continue;
+                }
                 _ => Doing::Other,
             };
             open.insert(record.pid, (record.at, doing));

@@ -1,8 +1,14 @@
 //! Commands take longer at the device in proportion to their size.
 
+use std::ops::Range;
+
+use super::cost::{Cost, Facts, SEEN};
 use super::device::{Kind, found};
+use super::instead::{Saved, WAITS, kinds, own};
 use super::{Match, Rule, Switch, paced};
-use crate::delta::Delta;
+use crate::delta::{Delta, Unit};
+use crate::digest::{Place, Spread};
+use iowhy_stack::units::SECTOR_BYTES;
 
 pub(super) const RULE: Rule = Rule {
     name: "device-bandwidth",
@@ -18,21 +24,112 @@ pub(super) const RULE: Rule = Rule {
     change: "Read less, or compress; use the outer part of the disk, another link, a volume with a larger allowance.",
     refute: "On the other side's device, with everything else as it is, the difference remains.",
     since: "Every kernel; it is the device.",
-    consequences: &[],
+    consequences: &["device-latency"],
     switches: &[Switch::OtherDevice],
     find,
-    cost: Some(|facts| paced::cap(facts, false)),
+    cost: Some(|facts| paced::cap(facts, false).or_else(|| slow_medium(facts))),
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
     found(delta, Kind::Bandwidth, "the device moves fewer bytes a second")
 }
 
+/// Reads: fewer are chance.
+const ENOUGH: f64 = 16.0;
+/// Their mean size, sectors, from which on bytes decide.
+const LARGE: f64 = 128.0;
+/// Part of the time that the device is busy with them.
+const BUSY: f64 = 0.5;
+/// Part of the requests that may be others'.
+const OTHERS: f64 = 0.25;
+/// Part of the reads' time at the device that goes to those that begin where the one before ended.
+const MOSTLY: f64 = 0.5;
+/// Time that a read may need besides its bytes, ns: without a moving head, and for a turn of a slow disk.
+const WAY: f64 = 2e6;
+const TURN: f64 = 11e6;
+/// Rate, bytes a second, below which no sound disk reads on; the usual one, and of the slowest and the fastest.
+const SLOWEST: f64 = 20e6;
+const USUAL: f64 = 100e6;
+const SOUND: Range<f64> = 40e6..250e6;
+
+/// Large reads that go on where others ended, at a rate that no sound disk has.
+fn slow_medium(facts: &Facts<'_>) -> Option<Cost> {
+    let (sectors, nr) = own(facts, 0);
+    let commands = &facts.digest.commands;
+    let busy = commands.own_busy[0] as f64;
+    let bytes = nr * sectors * SECTOR_BYTES as f64;
+    let way = if facts.of_disk("rotational")? == "1" { TURN } else { WAY };
+    let [next, all] = [true, false].map(|only| {
+        let reads = commands.classes.iter().filter(|(class, _)| !class.write);
+        reads.filter(|(class, _)| !only || class.place == Place::Next).map(|(_, all)| Spread::sum(all)).sum::<f64>()
+    });
+    let others: u64 = facts.others.iter().map(|(_, nr)| nr).sum();
+    let alone = others as f64 <= OTHERS * nr && busy >= BUSY * facts.whole_ns;
+    let slow = bytes * 1e9 <= SLOWEST * (busy - way * nr);
+    if nr < ENOUGH || sectors < LARGE || !alone || !slow || next < MOSTLY * all {
+        return None;
+    }
+    let rate = bytes * 1e9 / busy;
+    let waits = facts.of_kinds(kinds(0), &WAITS);
+    let with = |sound: f64| waits * (1.0 - rate / sound);
+    let saved = Saved::of(with(USUAL), with(SOUND.start), with(SOUND.end));
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!(
+            "the device gives {:.1} MB/s to large reads that go on where others ended; {:.0} is usual",
+            rate / 1e6,
+            USUAL / 1e6
+        ),
+        setting: "a faster device or link, or fewer bytes (compression)".to_owned(),
+        evidence: vec![
+            ("bytes a second while it reads", rate, Unit::Bytes),
+            ("mean size of a read", sectors * SECTOR_BYTES as f64, Unit::Bytes),
+            ("time that the device reads", busy, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::device::tests::{bandwidth, latency};
-    use super::super::edges::hold;
+    use super::super::edges::{Alone, AloneEdge, hold, hold_cost, spread};
     use super::RULE;
+    use crate::digest::{Class, Place};
+
+    /// 100 reads of 128 KiB that go on where others ended, at 10 MiB/s.
+    fn slow() -> Alone {
+        Alone::of(|a| {
+            a.set("recording", "disk", "sda");
+            a.set("sda", "rotational", "0");
+            a.digest.elapsed = iowhy_stack::units::Nanos(1_600_000_000);
+            a.requests(0, 100, 256, 1.25e9);
+            a.digest.commands.classes = [(Class::default(), spread(100, 1.25e7))].into();
+        })
+    }
+
+    #[test]
+    fn costs_of_a_slow_medium() {
+        let away: fn(&mut Alone, f64) = |a, nr| {
+            let class = Class { place: Place::Far, ..Class::default() };
+            a.digest.commands.classes.insert(class, spread(nr as u64, 1.25e7));
+        };
+        let edges: &[AloneEdge] = &[
+            ("ENOUGH", |a, x| a.requests(0, x as u64, 512, 1.25e9), 16.0, 15.0),
+            ("LARGE", |a, x| a.requests(0, 100, x as u64, 1.25e9), 128.0, 127.0),
+            ("BUSY", |a, x| a.digest.elapsed.0 = x as u64, 2_500_000_000.0, 2_500_000_001.0),
+            ("OTHERS", |a, x| a.others = vec![("cp".to_owned(), x as u64)], 25.0, 26.0),
+            ("MOSTLY", away, 100.0, 101.0),
+            ("SLOWEST", |a, x| a.requests(0, 100, 256, x), 8.554e8, 8.553e8),
+            ("WAY", |a, x| a.requests(0, 100, 256, x), 8.554e8, 8.553e8),
+            ("TURN", |a, x| a.set("sda", "rotational", &x.to_string()), 0.0, 1.0),
+        ];
+        hold_cost(&RULE, slow, (69.9, 0.8), edges);
+        let found = slow().ask(&RULE).expect("a cost");
+        assert!((found.saves_pct - 69.9).abs() < 0.1, "{}: {found:?}", "USUAL");
+        assert!((found.bounds_pct[0] - 57.6).abs() < 0.1, "{}: {found:?}", "SOUND");
+    }
 
     #[test]
     fn limits() {

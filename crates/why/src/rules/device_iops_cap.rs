@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     change: "Fewer, larger commands (larger read-ahead, merging, larger blocks), or a volume with more operations.",
     refute: "Larger commands move as many bytes a second as small ones did.",
     since: "Every kernel; it is the device, or a limit in front of it (blk-throttle, a hypervisor).",
-    consequences: &[],
+    consequences: &["device-latency"],
     switches: &[
         Switch::Other("disk.iops_limit"),
         Switch::Other("disk.burst_iops"),

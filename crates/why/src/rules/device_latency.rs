@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::cost::{Cost, Facts, SEEN};
 use super::device::{Kind, found};
-use super::instead::{Saved, WAITS, classes, kinds, own, price, times};
+use super::instead::{Saved, WAITS, kinds, own, price, times};
 use super::{Match, Rule, Switch};
 use crate::delta::{Delta, Unit};
-use crate::digest::{Class, Load, Spread};
+use crate::digest::{Load, Spread};
 
 pub(super) const RULE: Rule = Rule {
     name: "device-latency",
@@ -100,10 +100,14 @@ fn far(facts: &Facts<'_>) -> Option<Cost> {
     let busy = facts.digest.commands.own_busy[0] as f64;
     let sum: f64 = times(facts, 0).map(Spread::sum).sum();
     // One that finds the device at rest may wake it up, unless one behind another takes as long.
-    let rest_tells = facts.paced.is_some_and(|it| it.at_once[0] >= limit);
-    let of_device =
-        |(class, all): &(&Class, &Spread)| all.median() >= limit && (rest_tells || class.load != Load::Rested);
-    let long: f64 = classes(facts, 0).filter(of_device).map(|(_, all)| all.sum()).sum();
+    let [rested, all] = [true, false].map(|only| {
+        let classes = facts.digest.commands.classes.iter().filter(|(class, _)| !class.write);
+        classes.filter(|(class, _)| !only || class.load == Load::Rested).map(|(_, all)| all.sum()).sum::<f64>()
+    });
+    if rested > MOSTLY * all && facts.paced.is_none_or(|it| it.at_once[0] < limit) {
+        return None;
+    }
+    let long: f64 = times(facts, 0).filter(|all| all.median() >= limit).map(Spread::sum).sum();
     let others: u64 = facts.others.iter().map(|(_, nr)| nr).sum();
     let alone = sum <= LONE * busy && others as f64 <= OTHERS * nr && busy >= BUSY * facts.whole_ns;
     if nr < ENOUGH || sectors > SMALL || !alone || long < MOSTLY * sum {
@@ -191,10 +195,9 @@ mod tests {
         let after_pauses: AloneEdge = (
             "LONG",
             |a, x| {
-                let own = std::mem::take(&mut a.digest.commands.own);
-                a.digest.commands.own =
-                    own.into_iter().map(|(class, all)| (Class { load: Load::Rested, ..class }, all)).collect();
-                a.paced = Some(Paced { at_once: [x; 2], paused: [5e6; 2] });
+                let class = Class { load: Load::Rested, ..Class::default() };
+                a.digest.commands.classes = [(class, spread(100, 5e6))].into();
+                a.paced = Some(Paced { at_once: [x; 2], paused: [3e6; 2] });
             },
             2e6,
             1.99e6,

@@ -15,7 +15,7 @@
 //! speed; tasks that share a CPU are not modelled.
 
 use super::cost::{Bounds, Facts};
-use crate::digest::{Class, KIND_OTHER, KIND_SYNC, Layer, Spread};
+use crate::digest::{KIND_OTHER, KIND_SYNC, Layer, Spread};
 use iowhy_stack::units::PAGE_BYTES;
 
 /// Waits for I/O.
@@ -66,13 +66,8 @@ pub(super) fn price(service: &[(u32, f64)], from: f64, to: f64) -> Option<f64> {
 
 /// Times at the device of the workload's own requests of one direction, ns, class by class.
 pub(super) fn times<'a>(facts: &Facts<'a>, way: usize) -> impl Iterator<Item = &'a Spread> {
-    classes(facts, way).map(|(_, all)| all)
-}
-
-/// The same, each with its class.
-pub(super) fn classes<'a>(facts: &Facts<'a>, way: usize) -> impl Iterator<Item = (&'a Class, &'a Spread)> {
     let of_way = facts.digest.commands.own.iter().filter(move |(class, _)| class.write == (way == 1));
-    of_way.map(|(class, [all, _])| (class, all))
+    of_way.map(|(_, [all, _])| all)
 }
 
 /// Mean sectors of the workload's own requests of a direction, and how many.

@@ -1,10 +1,11 @@
 //! More blocks that say where data lies, or what a file is, have to be read for the same calls.
 
-use super::cost::{Cost, Facts, SEEN};
-use super::instead::Saved;
+use super::cost::{Cost, Facts, MARKED, SEEN};
+use super::instead::{self, Saved};
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
+use iowhy_stack::units::SECTOR_BYTES;
 
 pub(super) const RULE: Rule = Rule {
     name: "metadata-reads",
@@ -61,13 +62,47 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Blocks that ext4 reads of its inodes at once by default, and the sectors of a block, as a rule.
+const USUAL_BLOCKS: f64 = 32.0;
+const BLOCK_SECTORS: f64 = 8.0;
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    inodes(facts).or_else(|| mapping(facts))
+}
+
+/// Inodes that are read in fewer blocks at a time than usual.
+fn inodes(facts: &Facts<'_>) -> Option<Cost> {
+    let blocks: f64 = facts.setting(|_, key| key == "inode_readahead_blks")?.1.parse().ok()?;
+    let commands = &facts.digest.commands;
+    let meta = commands.meta[0];
+    if blocks >= USUAL_BLOCKS || meta < LOOKUPS || (meta as f64) < MOSTLY * commands.issued[0] as f64 {
+        return None;
+    }
+    let saved = instead::fewer(facts, 0, USUAL_BLOCKS * BLOCK_SECTORS, false)?;
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: MARKED,
+        claim: format!(
+            "inode_readahead_blks={blocks:.0}: {meta} reads of metadata, and {USUAL_BLOCKS:.0} blocks of inodes at once \
+             are usual"
+        ),
+        setting: format!("inode_readahead_blks={USUAL_BLOCKS:.0}"),
+        evidence: vec![
+            ("reads of metadata", meta as f64, Unit::Count),
+            ("mean size of a read", instead::own(facts, 0).0 * SECTOR_BYTES as f64, Unit::Bytes),
+        ],
+    })
+}
+
 /// Reads that wait for metadata first: a few are the beginning of a file.
 const LOOKUPS: u64 = 16;
-/// Part of the requests of reads that they have to be.
+/// Part of the requests of reads that they have to be, and that those of inodes have to be.
 const OFTEN: f64 = 0.2;
+const MOSTLY: f64 = 0.5;
 
 /// Reads of data that first have to find out where their data are.
-fn cost(facts: &Facts<'_>) -> Option<Cost> {
+fn mapping(facts: &Facts<'_>) -> Option<Cost> {
     let (commands, lookups) = (&facts.digest.commands, facts.digest.bios.lookups);
     if lookups < LOOKUPS || (lookups as f64) < OFTEN * commands.issued[0] as f64 {
         return None;
@@ -141,5 +176,20 @@ mod tests {
         let edges: &[AloneEdge] =
             &[("LOOKUPS", few, 16.0, 15.0), ("OFTEN", |a, x| a.digest.bios.lookups = x as u64, 20.0, 19.0)];
         hold_cost(&RULE, mapped, (30.0, 0.8), edges);
+        // A hundred reads of a block; one of 32 takes as long as the root of 32.
+        let inodes = || {
+            Alone::of(|a| {
+                a.set("/mnt", "inode_readahead_blks", "1");
+                a.requests(0, 100, 8, 6e5);
+                a.digest.commands.meta[0] = 100;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("USUAL_BLOCKS", |a, x| a.set("/mnt", "inode_readahead_blks", &x.to_string()), 31.0, 32.0),
+            ("LOOKUPS", |a, x| (a.digest.commands.meta[0], a.digest.commands.issued[0]) = (x as u64, 20), 16.0, 15.0),
+            ("MOSTLY", |a, x| a.digest.commands.meta[0] = x as u64, 50.0, 49.0),
+            ("BLOCK_SECTORS", |a, x| a.requests(0, 100, x as u64, 6e5), 8.0, 256.0),
+        ];
+        hold_cost(&RULE, inodes, (49.0, 0.85), edges);
     }
 }
