@@ -116,7 +116,9 @@ const STREAMS: f64 = 0.8;
 /// The cost of reads without windows though the limit has room for them: the program has advised so.
 pub(super) fn cost_of_advice(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
-    let alone = reads::share(reads::pages(d, &KINDS), reads::all_pages(d));
+    // Where other files are read with windows, it is the trips that count.
+    let trips = reads::share(reads::windows(d, &KINDS), d.windows.count.iter().sum());
+    let alone = reads::share(reads::pages(d, &KINDS), reads::all_pages(d)).max(trips);
     let (limit, key) = facts.read_ahead_kb().filter(|(kib, _)| *kib > ONE_PAGE as f64)?;
     let streams = facts.streams;
     if alone < NEARLY_LIVE || streams < STREAMS || (reads::all_pages(d) as f64) < LEAST_PAGES {
@@ -134,7 +136,7 @@ pub(super) fn cost_of_advice(facts: &Facts<'_>) -> Option<Cost> {
         ),
         setting: "no POSIX_FADV_RANDOM or MADV_RANDOM".to_owned(),
         evidence: vec![
-            ("pages read without a window", alone, Unit::Share),
+            ("share read without a window", alone, Unit::Share),
             ("reads that go on where others ended", streams, Unit::Share),
             ("waits for each read", d.time.waits as f64 / facts.operations(), Unit::Ratio),
         ],
@@ -262,5 +264,14 @@ mod tests {
             ("LEAST_PAGES, alone", pages, 16.0, 15.0),
         ];
         hold_cost(&random_advice::RULE, advised, (82.3, 0.85), edges);
+        // Few pages of many, but most of the trips.
+        let beside = || {
+            let mut alone = advised();
+            (alone.digest.windows.pages[FORCE], alone.digest.windows.pages[SYNC]) = (100, 1000);
+            (alone.digest.windows.count[FORCE], alone.digest.windows.count[SYNC]) = (100, 10);
+            alone
+        };
+        let trips: AloneEdge = ("NEARLY_LIVE, trips", |a, x| a.digest.windows.count[SYNC] = x as u64, 11.0, 12.0);
+        hold_cost(&random_advice::RULE, beside, (82.3, 0.85), &[trips]);
     }
 }

@@ -7,6 +7,7 @@ use super::cost::{Bounds, Cost, Facts};
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Digest, KIND_SYNC};
+use iowhy_stack::units::{PAGE_BYTES, SECTOR_BYTES};
 
 pub(super) const RULE: Rule = Rule {
     name: "foreign-sync",
@@ -85,13 +86,20 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 /// Share of the written bytes that others submit, from which on they are what a sync waits for.
 const MOSTLY: f64 = 0.3;
+/// Bytes of journal and metadata that a sync writes besides its data, at most as a rule.
+const PER_SYNC: f64 = 32_768.0;
 /// Confidence of the cost, and its bounds.
 const ALONE: (f64, Bounds) = (0.8, [0.3, 1.2]);
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
     let syncs = (d.workload.calls[2] + d.workload.written_through) as f64;
-    let others = (d.foreign.processes_wrote as f64 / (d.commands.sectors[1] as f64 * 512.0).max(1.0)).min(1.0);
+    let written = (d.commands.sectors[1] as f64 * SECTOR_BYTES as f64).max(1.0);
+    let submitted = (d.foreign.processes_wrote as f64 / written).min(1.0);
+    // The kernel's tasks write for others, too: whatever calls and syncs of the workload do not explain.
+    let pages = d.workload.bytes[1] + d.workload.calls[1] * PAGE_BYTES;
+    let explained = (pages as f64 + syncs * PER_SYNC) / written;
+    let others = if submitted < OTHERS { submitted } else { submitted.max(1.0 - explained) };
     if syncs < LEAST_SYNCS || others < MOSTLY {
         return None;
     }
@@ -105,7 +113,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
         claim: format!("syncs take along what {who} wrote: {:.0} % of the written bytes", 100.0 * others),
         setting: format!("{who} on another file system"),
         evidence: vec![
-            ("share of written bytes that others submit", others, Unit::Share),
+            ("share of written bytes that are others'", others, Unit::Share),
             ("commits for each sync", d.sync.commits as f64 / syncs, Unit::Ratio),
             ("time that writes and syncs wait", time, Unit::Ns),
         ],
@@ -183,7 +191,7 @@ mod tests {
     fn costs() {
         let shared = || {
             Alone::of(|a| {
-                a.digest.workload.calls[2] = 10;
+                (a.digest.workload.calls[2], a.digest.workload.bytes[1]) = (10, 512_000);
                 (a.digest.commands.sectors[1], a.digest.foreign.processes_wrote) = (1000, 256_000);
                 a.digest.time.ns[crate::digest::KIND_SYNC][Layer::Device as usize] = 8e5;
             })
@@ -193,5 +201,17 @@ mod tests {
             ("MOSTLY", |a, x| a.digest.foreign.processes_wrote = x as u64, 153_600.0, 153_599.0),
         ];
         hold_cost(&RULE, shared, (40.0, 0.8), edges);
+        // The kernel's tasks write nearly all, and ten syncs explain a third of it.
+        let by_kernel = || {
+            let mut alone = shared();
+            (alone.digest.workload.bytes[1], alone.digest.commands.sectors[1]) = (0, 1920);
+            alone.digest.foreign.processes_wrote = 50_000;
+            alone
+        };
+        let edges: &[AloneEdge] = &[
+            ("OTHERS", |a, x| a.digest.foreign.processes_wrote = x as u64, 49_152.0, 49_151.0),
+            ("PER_SYNC", |a, x| a.digest.workload.calls[2] = x as u64, 21.0, 22.0),
+        ];
+        hold_cost(&RULE, by_kernel, (53.3, 0.8), edges);
     }
 }

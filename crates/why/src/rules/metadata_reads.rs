@@ -1,6 +1,6 @@
 //! More blocks that say where data lies, or what a file is, have to be read for the same calls.
 
-use super::cost::{Cost, Facts, MARKED, SEEN};
+use super::cost::{Cost, Facts, MARKED, SEEN, TRIPS};
 use super::instead::{self, Saved};
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
@@ -72,15 +72,20 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 
 /// Inodes that are read in fewer blocks at a time than usual.
 fn inodes(facts: &Facts<'_>) -> Option<Cost> {
-    let blocks: f64 = facts.setting(|_, key| key == "inode_readahead_blks")?.1.parse().ok()?;
+    let of_system = |((_, key), value): (&(String, String), &String)| {
+        (key == "inode_readahead_blks").then(|| value.parse::<f64>().ok()).flatten()
+    };
+    let blocks = facts.settings.values.iter().filter_map(of_system).reduce(f64::min)?;
     let commands = &facts.digest.commands;
     let meta = commands.meta[0];
     if blocks >= USUAL_BLOCKS || meta < LOOKUPS || (meta as f64) < MOSTLY * commands.issued[0] as f64 {
         return None;
     }
     let saved = instead::fewer(facts, 0, USUAL_BLOCKS * BLOCK_SECTORS, false)?;
+    // What is done with the inodes stays.
+    let waits = facts.of_kinds(instead::kinds(0), &TRIPS);
     Some(Cost {
-        ns: saved.ns,
+        ns: saved.ns.min(waits),
         bounds: saved.bounds,
         confidence: MARKED,
         claim: format!(

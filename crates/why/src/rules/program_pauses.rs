@@ -119,6 +119,9 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     })
 }
 
+/// Bounds of the time under a tracer that is recorded, too: it may be busy for others meanwhile.
+const TRACED: Bounds = [0.5, 1.0];
+
 /// Somebody else stops the program.
 fn from_outside(facts: &Facts<'_>, [by_signal, by_tracer]: [(f64, u64); 2]) -> Cost {
     let traced = by_tracer.0 > by_signal.0;
@@ -127,17 +130,20 @@ fn from_outside(facts: &Facts<'_>, [by_signal, by_tracer]: [(f64, u64); 2]) -> C
     } else {
         ("SIGSTOP or a terminal", "the process that sends SIGSTOP", by_signal)
     };
+    // A tracer works meanwhile, and may be a part of the recorded command.
     let pauses = facts.in_layers(&[Layer::Pause]).min(by_signal.0 + by_tracer.0);
+    let lost = if traced { ns.min(facts.whole_ns).max(pauses) } else { pauses };
     let (confidence, bounds) = ALONE;
     Cost {
-        ns: pauses,
-        bounds,
+        ns: lost,
+        bounds: if lost > pauses { TRACED } else { bounds },
         confidence,
         claim: format!("{who} stops the program {times} times, for {:.2} ms each", ns / 1e6 / times.max(1) as f64),
         setting: setting.to_owned(),
         evidence: vec![
             ("stops for each call", times as f64 / facts.operations(), Unit::Ratio),
-            ("time stopped with nothing else going on", pauses, Unit::Ns),
+            ("time stopped", lost, Unit::Ns),
+            ("of it with nothing else going on", pauses, Unit::Ns),
         ],
     }
 }
@@ -246,5 +252,14 @@ mod tests {
             };
             hold_cost(&RULE, stopped, (40.0, 0.85), &[("stopped for longer", |a, x| a.sleeps.1 = x, 3.9e5, 4e5)]);
         }
+        // The tracer is recorded, too: nothing pauses.
+        let traced = Alone::of(|a| {
+            let mut wall = Wall::default();
+            wall.stopped[1] = (4e5, 3);
+            a.digest.wall = Some(wall);
+        });
+        let found = traced.ask(&RULE).expect("a cost");
+        assert!((found.saves_pct - 40.0).abs() < 0.1, "{found:?}");
+        assert!((found.bounds_pct[0] - 20.0).abs() < 0.1, "{}: {found:?}", "TRACED");
     }
 }

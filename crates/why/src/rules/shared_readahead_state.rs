@@ -145,7 +145,7 @@ fn restarted(delta: &Delta<'_>) -> Option<Match> {
 }
 
 /// Share of the reads that come behind another task's on their open file.
-const TAKEN: f64 = 0.3;
+const TAKEN: f64 = 0.15;
 /// Share of the reads that are of a stream: others lose nothing.
 const STREAMS: f64 = 0.5;
 /// Share of the windows that restart, of one side alone.
@@ -303,7 +303,7 @@ mod tests {
             })
         };
         let edges: &[AloneEdge] = &[
-            ("TAKEN", |a, x| a.taken = x, 0.3, 0.29),
+            ("TAKEN", |a, x| a.taken = x, 0.15, 0.14),
             ("STREAMS", |a, x| a.streams = x, 0.5, 0.49),
             ("RESTARTED", |a, x| a.digest.windows.sequential_sizes = spread(x as u64, 4.0), 30.0, 29.0),
         ];
