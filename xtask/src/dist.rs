@@ -26,6 +26,8 @@ const TARGET: &str = "x86_64-unknown-linux-musl";
 const LINKING: &str = " -Cstrip=symbols -Crelocation-model=static";
 /// The script of the linker.
 const SCRIPT: &str = "packaging/static.ld";
+/// The unit of systemd.
+const UNIT: &str = "iowhy-arm.service";
 /// Most bytes of the binary.
 const MOST_BYTES: u64 = 12_000_000;
 /// Cargo's commands that make packages, with the versions that are known to.
@@ -148,6 +150,7 @@ impl Dist {
         for name in ["README.md", "LICENSE", "LICENSE-APACHE", "LICENSE-MIT"] {
             self.put(&root().join(name), &format!("usr/share/doc/iowhy/{name}"))?;
         }
+        self.put(&root().join("packaging").join(UNIT), &format!("usr/lib/systemd/system/{UNIT}"))?;
         materials::write(&self.tree.join("usr/share/doc/iowhy"), &self.version, &self.epoch)
     }
 

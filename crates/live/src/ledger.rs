@@ -672,8 +672,14 @@ impl Ledger {
     pub fn create_trace_instance(&self, tracefs: &Path) -> Result<(PathBuf, Guard), LedgerError> {
         let path = absolute(tracefs)?.join("instances").join(format!("iowhy-{:016x}", random()));
         let guard = self.guard(locked(&self.book).intend(vec![Item::TraceInstance { path: path.clone() }])?);
-        fs::create_dir(&path).map_err(io("make the trace instance", &path, "; only root may"))?;
-        Ok((path, guard))
+        match fs::create_dir(&path).map_err(io("make the trace instance", &path, "; only root may")) {
+            Ok(()) => Ok((path, guard)),
+            Err(error) => {
+                // Who may not make one may not look for it, either.
+                guard.keep()?;
+                Err(error)
+            }
+        }
     }
 }
 

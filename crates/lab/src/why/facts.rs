@@ -25,7 +25,7 @@ use iowhy_trace::join::beside::is_other;
 use iowhy_trace::join::{CallRecord, Joined};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
-use iowhy_why::digest::{Digest, LAYERS, Layer};
+use iowhy_why::digest::{Digest, KIND_OTHER, KIND_SYNC, LAYERS, Layer};
 use iowhy_why::rules::Need;
 use iowhy_why::rules::cost;
 
@@ -211,6 +211,16 @@ impl Facts {
     /// Time of a call.
     pub fn per_call_ns(&self) -> f64 {
         self.whole_ns / self.calls.max(1) as f64
+    }
+
+    /// Calls that neither read nor write nor sync, as lookups and lists of folders, wait for I/O most of a command's time.
+    pub fn is_of_lookups(&self) -> bool {
+        const WAITS: [Layer; 3] = [Layer::Plug, Layer::Elevator, Layer::Device];
+        const MOSTLY: f64 = 0.5;
+        let of = |kinds: &[usize]| self.digest.time.within(kinds, &WAITS);
+        let all = of(&[0, 1, KIND_SYNC, KIND_OTHER]);
+        let waits = all / f64::from(self.digest.time.slots.max(1)) > MOSTLY * self.whole_ns;
+        self.settings.command.is_some() && waits && of(&[KIND_OTHER]) > MOSTLY * all
     }
 
     /// The part of it that rules see.

@@ -7,7 +7,7 @@ use iowhy_text::{count, picture, quantity, shown, wrap};
 use iowhy_why::certainty;
 use iowhy_why::rules;
 
-use super::facts::{Device, Doer};
+use super::facts::{Device, Doer, Facts};
 use super::{Answer, Finding};
 
 /// Longest name of a file or target within a line.
@@ -58,12 +58,20 @@ pub fn sentence(answer: &Answer) -> String {
         format!(", {:.0} % of it {place}", part.pct)
     });
     let whole = if facts.settings.command.is_some() { "took" } else { "waited for" };
+    if facts.is_of_lookups() {
+        return format!("{} took {}{most}.", shown(&answer.target, NAME), time(facts.whole_ns));
+    }
     format!(
         "{calls} of {} {whole} {}: {} each{most}.",
         shown(who, NAME),
         time(facts.whole_ns),
         time(facts.per_call_ns())
     )
+}
+
+/// The thing that times are of, and its time, ns.
+fn each(facts: &Facts) -> (&'static str, f64) {
+    if facts.is_of_lookups() { ("run", facts.whole_ns) } else { (facts.what, facts.per_call_ns()) }
 }
 
 /// The answer as text; without the details if it is to be brief.
@@ -112,14 +120,13 @@ fn one(text: &mut String, answer: &Answer, nr: usize, of: &Finding, style: Style
         certainty::of(of.confidence).word
     );
     let _ = writeln!(text, "{}", style.bold(&head));
-    let per_call = answer.facts.per_call_ns();
-    let rest = (per_call * (1.0 - of.saves_pct / 100.0)).max(0.0);
-    let each = answer.facts.what;
-    let cost = time(of.cost_ns_per_call.min(per_call));
+    let (each, whole) = each(&answer.facts);
+    let rest = (whole * (1.0 - of.saves_pct / 100.0)).max(0.0);
+    let cost = time(whole - rest);
     paragraph(
         text,
         "   ",
-        &format!("{cost} of the {} of a {each}, because {}; {} without it.", time(per_call), of.claim, time(rest)),
+        &format!("{cost} of the {} of a {each}, because {}; {} without it.", time(whole), of.claim, time(rest)),
     );
     let basis = if of.predicted { "the twin predicts this" } else { "read off the recording" };
     paragraph(text, "   ", &format!("Change: {} ({basis})", of.setting));
@@ -150,10 +157,12 @@ fn details(text: &mut String, answer: &Answer, style: Style) {
     if facts.calls == 0 {
         return;
     }
-    let _ = writeln!(text, "\n{}", style.bold(&format!("Where the time of a {} goes", facts.what)));
+    let (what, whole) = each(facts);
+    let _ = writeln!(text, "\n{}", style.bold(&format!("Where the time of a {what} goes")));
     for part in facts.layers.iter().filter(|part| part.pct >= 0.5) {
         let bar = picture::bar((0.0, part.pct), 100.0, BAR, '█');
-        let _ = writeln!(text, "  {:<18}{:>9} {:>4.0} %  {bar}", part.layer, time(part.ns), part.pct);
+        let ns = time(whole * part.pct / 100.0);
+        let _ = writeln!(text, "  {:<18}{ns:>9} {:>4.0} %  {bar}", part.layer, part.pct);
     }
     if let Some(onset) = facts.onset {
         let [before, after] = [onset.before_ns, onset.after_ns].map(time);

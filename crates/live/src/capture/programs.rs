@@ -276,7 +276,9 @@ impl Plan {
             }
         }
         if !groups.is_empty() {
-            plan.missing.push(format!("without any tracefs, {}", Vec::from_iter(groups).join(", ")));
+            let mounted = machine::current_mounts().iter().any(|mount| mount.filesystem == "tracefs");
+            let why = if mounted { "tracefs is closed to this user" } else { "no tracefs is mounted" };
+            plan.missing.push(format!("{} ({why})", Vec::from_iter(groups).join(", ")));
         }
         plan
     }
