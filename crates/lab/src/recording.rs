@@ -452,7 +452,7 @@ fn of_files(trace: &mut Trace, named: &Named) {
     });
 }
 
-/// Events as messages for the user: lost ones, and those that the kernel does not offer.
+/// Events as messages for the user: lost ones, and those that the kernel does not offer, or not to this user.
 pub fn complaints(captured: &Captured) -> Problems {
     let mut problems = Problems::default();
     let trace = &captured.trace;
@@ -479,7 +479,8 @@ pub fn complaints(captured: &Captured) -> Problems {
     let all = captured.missing.iter().map(String::as_str);
     let others: Vec<&str> = all.filter(|name| !name.starts_with("readahead:")).collect();
     if !others.is_empty() {
-        problems.push(Problem::warning(format!("this kernel does not offer {}", others.join(", "))));
+        let text = format!("not recorded: {}", others.join(", "));
+        problems.push(Problem::warning(text).help("a newer kernel, or root, if these are wanted"));
     }
     if captured.undecoded > 0 {
         let text = format!("{} could not be decoded", text::count(captured.undecoded, "event", "events"));

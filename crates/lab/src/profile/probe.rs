@@ -179,14 +179,17 @@ pub(crate) fn paced(disk: &str) -> Option<Paced> {
         }
     }
     let outcome = iowhy_live::run::run(&made(&text).ok()?.plan, &|_| {}).ok()?;
-    let median = |nr: usize| {
+    let quartiles = |nr: usize| {
         let thread = outcome.threads.get(nr).filter(|thread| thread.nr_errors == 0)?;
         let quartile = |nr: u64| Some(thread.latency[0].completion.quantile(nr, 4)? as f64);
-        let [low, middle, high] = [quartile(1)?, quartile(2)?, quartile(3)?];
-        (high - low <= APART * middle).then_some(middle)
+        Some([quartile(1)?, quartile(2)?, quartile(3)?])
     };
-    let paused = [median(0)?, median(1)?];
-    (!outcome.interrupted).then_some(Paced { paused, at_once: [median(2)?, median(3)?] })
+    let all = [quartiles(0)?, quartiles(1)?, quartiles(2)?, quartiles(3)?];
+    let middle = all.map(|[_, middle, _]| middle);
+    // Against the longer of the two that are compared: what is far below it may vary.
+    let steady = |nr: usize| all[nr][2] - all[nr][0] <= APART * middle[nr].max(middle[(nr + 2) % 4]);
+    let [paused, at_once] = [[middle[0], middle[1]], [middle[2], middle[3]]];
+    (!outcome.interrupted && (0..4).all(steady)).then_some(Paced { paused, at_once })
 }
 
 /// The loads as jobs of fio, on a disk of `mib` MiB.

@@ -497,7 +497,7 @@ pub(super) fn unusual(settings: &Settings) -> Vec<(String, String, &'static str)
     // A queue of fewer requests, and a goal of writeback throttling below that of a disk without a rotor.
     const FEW: u64 = 32;
     const TIGHT_US: u64 = 2000;
-    const OPTIONS: [&str; 5] = ["sync", "dirsync", "data=journal", "barrier=0", "nobarrier"];
+    const OPTIONS: [&str; 6] = ["sync", "dirsync", "wsync", "data=journal", "barrier=0", "nobarrier"];
     let number = |text: &str| text.parse::<u64>().ok();
     let of = |((place, key), value): (&(String, String), &String)| {
         let usual = USUAL.iter().find(|(known, _)| known == key);

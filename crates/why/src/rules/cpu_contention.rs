@@ -92,28 +92,45 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let wall = facts.digest.wall.as_ref()?;
     let ready = facts.in_layers(&[Layer::Ready]);
     let behind = wall.behind.values().sum::<f64>() / wall.ready_ns.max(1.0);
-    let (name, _) = wall.behind.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
     let each = wall.ready_ns / wall.wakes.max(1) as f64;
-    if behind < BEHIND || each < EACH || facts.counter("cpu_throttled_ns") > 0.0 || ready < MUCH * facts.whole_ns {
+    if each < EACH || facts.counter("cpu_throttled_ns") > 0.0 || ready < MUCH * facts.whole_ns {
         return None;
     }
+    let most = wall.behind.iter().max_by(|a, b| a.1.total_cmp(b.1)).filter(|_| behind >= BEHIND);
+    let (reason, setting) = match most {
+        Some((name, _)) => (
+            format!("{:.0} % of it behind others ({name} most)", 100.0 * behind),
+            "the other tasks elsewhere, or a higher priority (nice, cpu.weight)",
+        ),
+        None => {
+            let (allowed, all) = fewer_cpus(facts)?;
+            (format!("mostly for tasks of its own: they may use {allowed} of {all} CPUs"), "all CPUs (taskset, cpuset)")
+        }
+    };
     let (confidence, bounds) = ALONE;
     Some(Cost {
         ns: ready,
         bounds,
         confidence,
-        claim: format!(
-            "a task that could run waits {:.0} us for a CPU each time, {:.0} % of it behind others ({name} most)",
-            each / 1e3,
-            100.0 * behind
-        ),
-        setting: "the other tasks elsewhere, or a higher priority (nice, cpu.weight)".to_owned(),
+        claim: format!("a task that could run waits {:.0} us for a CPU each time, {reason}", each / 1e3),
+        setting: setting.to_owned(),
         evidence: vec![
             ("wait for a CPU, each time", each, Unit::Ns),
             ("time that tasks wait for a CPU", ready, Unit::Ns),
             ("part of it while others have the CPU", behind, Unit::Share),
         ],
     })
+}
+
+/// CPUs that the workload may use, and those of the machine, if there are more.
+fn fewer_cpus(facts: &Facts<'_>) -> Option<(u64, u64)> {
+    let all: u64 = facts.settings.get("machine", "cpus")?.parse().ok()?;
+    let range = |words: &str| -> Option<u64> {
+        let (from, to) = words.split_once('-').unwrap_or((words, words));
+        to.parse::<u64>().ok()?.checked_sub(from.parse().ok()?)?.checked_add(1)
+    };
+    let allowed: u64 = facts.settings.get("process", "cpus_allowed")?.split(',').map(range).sum::<Option<u64>>()?;
+    (allowed < all).then_some((allowed, all))
 }
 
 #[cfg(test)]
@@ -176,5 +193,15 @@ mod tests {
             ("a quota", |a, x| a.count("cpu_throttled_ns", x as u64), 0.0, 1.0),
         ];
         hold_cost(&RULE, contended, (50.0, 0.85), edges);
+        // Behind tasks of its own, on fewer CPUs than there are.
+        let bound = || {
+            let mut alone = contended();
+            of(&mut alone, 1e6, 0.0);
+            alone.set("machine", "cpus", "4");
+            alone.set("process", "cpus_allowed", "0,2-3");
+            alone
+        };
+        let all: AloneEdge = ("all CPUs", |a, x| a.set("machine", "cpus", &x.to_string()), 4.0, 3.0);
+        hold_cost(&RULE, bound, (50.0, 0.85), &[all]);
     }
 }

@@ -76,6 +76,9 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 /// Percent of memory that may be dirty before writing back begins, by default.
 const USUAL_RATIO: f64 = 10.0;
+/// Hundredths of a second after which pages are written back, by default, and so early that reads meet it.
+const USUAL_CS: f64 = 3000.0;
+const YOUNG_CS: f64 = 100.0;
 /// Part of the cost that is the least: what is dirty has to be written some time.
 const LEAST: f64 = 0.3;
 
@@ -84,9 +87,15 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let number = |key: &str| facts.settings.get("sysctl", key).and_then(|value| value.parse::<f64>().ok());
     let bytes = number("vm.dirty_background_bytes").filter(|bytes| *bytes > 0.0);
     let ratio = || number("vm.dirty_background_ratio").filter(|ratio| *ratio < USUAL_RATIO);
-    let limit = match bytes {
-        Some(bytes) => format!("vm.dirty_background_bytes={bytes:.0}"),
-        None => format!("vm.dirty_background_ratio={:.0}", ratio()?),
+    let usual = || format!("vm.dirty_background_ratio={USUAL_RATIO:.0}");
+    let (limit, setting) = match (bytes, ratio()) {
+        (Some(bytes), _) => (format!("vm.dirty_background_bytes={bytes:.0}"), usual()),
+        (None, Some(ratio)) => (format!("vm.dirty_background_ratio={ratio:.0}"), usual()),
+        (None, None) => {
+            let age = number("vm.dirty_expire_centisecs")?.max(number("vm.dirty_writeback_centisecs")?);
+            let limit = format!("vm.dirty_expire_centisecs and vm.dirty_writeback_centisecs of {age:.0} at most");
+            (age <= YOUNG_CS).then_some((limit, format!("vm.dirty_expire_centisecs={USUAL_CS:.0}")))?
+        }
     };
     let commands = &facts.digest.commands;
     let behind = commands.behind_writeback as f64;
@@ -101,7 +110,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
             commands.written_back,
             behind / 1e6
         ),
-        setting: format!("vm.dirty_background_ratio={USUAL_RATIO:.0}"),
+        setting,
         evidence: vec![
             ("requests that write back", commands.written_back as f64, Unit::Count),
             ("time of reads behind them", behind, Unit::Ns),
@@ -161,5 +170,18 @@ mod tests {
             ("behind", |a, x| a.digest.commands.behind_writeback = x as u64, 100_000.0, 99_999.0),
         ];
         hold_cost(&RULE, early, (50.0, 0.85), edges);
+        fn expires(a: &mut Alone, cs: f64) {
+            a.set("sysctl", "vm.dirty_expire_centisecs", &cs.to_string());
+            a.set("sysctl", "vm.dirty_writeback_centisecs", "50");
+        }
+        let young = || {
+            let mut alone = early();
+            alone.set("sysctl", "vm.dirty_background_ratio", "10");
+            expires(&mut alone, 50.0);
+            alone
+        };
+        hold_cost(&RULE, young, (50.0, 0.85), &[("YOUNG_CS", expires, 100.0, 101.0)]);
+        let found = young().ask(&RULE).expect("a cost");
+        assert!(found.cost.setting.ends_with("=3000"), "{}: {found:?}", "USUAL_CS");
     }
 }

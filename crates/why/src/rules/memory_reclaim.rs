@@ -4,6 +4,7 @@ use super::cost::{Bounds, Cost, Facts};
 use super::recorded;
 use super::{Figure, Match, Rule};
 use crate::delta::{Delta, Unit};
+use crate::digest::Layer;
 
 pub(super) const RULE: Rule = Rule {
     name: "memory-reclaim",
@@ -88,9 +89,10 @@ const ALONE: (f64, f64, Bounds) = (0.76, 0.89, [0.6, 1.1]);
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let wall = facts.digest.wall.as_ref()?;
     let cache = &facts.digest.cache;
-    // Pages that are read again are waited for again.
+    // Pages that are read again are waited for again, by others that want them, too.
     let again = cache.again.min(cache.reclaimed) as f64;
-    let waits = facts.reads_wait() * again / (cache.added.max(1)) as f64;
+    let waits = facts.reads_wait() + facts.of_kinds(&[0], &[Layer::Lock]);
+    let waits = waits * again / (cache.added.max(1)) as f64;
     let limit = facts.setting(|of, key| of == "cgroup" && key.starts_with("memory."));
     let hits = facts.counter("memory_limit_hits");
     if wall.reclaim.1 == 0 {

@@ -109,14 +109,16 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 
 /// Names that are made, moved or removed wait for a commit each.
 fn of_names(facts: &Facts<'_>) -> Option<Cost> {
-    let (option, point) = ["dirsync", "sync"].into_iter().find_map(|of| Some((of, facts.mounted_with(of)?)))?;
+    let (option, point) =
+        ["dirsync", "wsync", "sync"].into_iter().find_map(|of| Some((of, facts.mounted_with(of)?)))?;
     // File systems without a journal of jbd2 write their log themselves.
     let commits = facts.digest.sync.commits.max(facts.digest.sync.flush.count()) as f64;
     if commits < ENOUGH {
         return None;
     }
     // What is written has to reach the device at the end all the same.
-    let waits = facts.in_layers(IO) - facts.of_kinds(&[0], IO);
+    let trips: Vec<Layer> = IO.iter().copied().chain([Layer::Ready]).collect();
+    let waits = facts.in_layers(&trips) - facts.of_kinds(&[0], &trips);
     let saved = Saved::of(waits, waits - facts.of_kinds(&[1, KIND_SYNC], IO), waits);
     Some(Cost {
         ns: saved.ns,
