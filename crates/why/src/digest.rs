@@ -648,10 +648,6 @@ impl Observer {
             return;
         }
         call.pending.push_back((file, page, nr_pages));
-        // What is copied without a write call is dirty at its goal. Pages of a map are read: see `bio`.
-        if file != call.file {
-            self.dirtied += nr;
-        }
         // Only what the call does not ask for itself is read ahead.
         if file == call.file {
             let end = page + nr;
@@ -661,6 +657,9 @@ impl Observer {
                     self.out.windows.ahead += to - from;
                 }
             }
+        } else {
+            // What is copied without a write call is dirty at its goal. Pages of a map are read: see `bio`.
+            self.dirtied += nr;
         }
     }
 
@@ -717,10 +716,9 @@ impl Observer {
             // The pages of a map are a device's own, which lie in it where their numbers say.
             let own = pages.is_some_and(|(file, page, _)| file != call.file && page * PAGE_SECTORS == sector);
             let mapping = matches!(content, Content::Mapping | Content::Metadata) || own;
-            self.out.bios.lookups += u64::from(mapping && call.op == Op::Read);
-            if own && call.op == Op::Read {
-                self.dirtied = self.dirtied.saturating_sub(nr_pages);
-            }
+            let read = call.op == Op::Read;
+            self.out.bios.lookups += u64::from(mapping && read);
+            self.dirtied = self.dirtied.saturating_sub(nr_pages * u64::from(own && read));
         }
         if nr_sectors > 0 {
             self.out.bios.count[way] += 1;
@@ -728,9 +726,7 @@ impl Observer {
         }
         let neighbour =
             self.last_bio[way].filter(|(end, _)| *end == sector).and_then(|_| self.commands.waiting_until(dir, sector));
-        if neighbour.is_some() {
-            self.out.bios.could_join[way] += 1;
-        }
+        self.out.bios.could_join[way] += u64::from(neighbour.is_some());
         self.last_bio[way] = Some((sector + u64::from(nr_sectors), nr_sectors));
         if let Some(call) = call.filter(|_| wanted) {
             self.waits.bio(at, call);

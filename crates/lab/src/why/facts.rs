@@ -213,7 +213,7 @@ impl Facts {
         self.whole_ns / self.calls.max(1) as f64
     }
 
-    /// Calls that neither read nor write nor sync, as lookups and lists of folders, wait for I/O most of a command's time.
+    /// Calls that neither read nor write nor sync (lookups, lists of folders) wait for most of a command's time.
     pub fn is_of_lookups(&self) -> bool {
         const WAITS: [Layer; 3] = [Layer::Plug, Layer::Elevator, Layer::Device];
         const MOSTLY: f64 = 0.5;

@@ -121,7 +121,7 @@ fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nan
                 "io_submit" => Doing::Submit,
                 "io_getevents" | "io_pgetevents" | "io_uring_enter" => Doing::Reap,
                 "nanosleep" | "clock_nanosleep" => Doing::Sleep,
-                // Waiting for whatever comes is not the doing of storage; ends of some calls before it are not recorded.
+                // Waiting for whatever comes is not the doing of storage. Ends of calls before it may be missing.
                 "select" | "pselect6" | "poll" | "ppoll" | "epoll_wait" | "epoll_pwait" => {
                     open.remove(&record.pid);
                     continue;

@@ -89,8 +89,8 @@ fn inodes(facts: &Facts<'_>) -> Option<Cost> {
         bounds: saved.bounds,
         confidence: MARKED,
         claim: format!(
-            "inode_readahead_blks={blocks:.0}: {meta} reads of metadata, and {USUAL_BLOCKS:.0} blocks of inodes at once \
-             are usual"
+            "inode_readahead_blks={blocks:.0}: {meta} reads of metadata; {USUAL_BLOCKS:.0} blocks of inodes a read are \
+             usual"
         ),
         setting: format!("inode_readahead_blks={USUAL_BLOCKS:.0}"),
         evidence: vec![
