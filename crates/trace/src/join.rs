@@ -444,6 +444,7 @@ impl Joiner<'_> {
     /// A task looks at a page of a mapping: that is the file of its call.
     fn touched(&mut self, record: &Record, file: Inode, index: u64) -> u32 {
         let number = self.file(file);
+        self.looked_at(record.pid);
         if let Some(place) = self.call_of(record.pid) {
             let call = &mut self.out.calls[place];
             // A device's own pages say where the file is: they are not where the call is.
@@ -588,11 +589,12 @@ impl Joiner<'_> {
         left.bios = self.out.bios.iter().filter(|bio| bio.request.is_none() && bio.completed.is_none()).count() as u64;
         let open = |request: &&RequestRecord| request.completed.is_none() && !request.merged;
         left.open_requests = self.out.requests.iter().filter(open).count() as u64;
-        for call in &mut self.out.calls {
-            let open = self.descriptors.open(self.opens[call.call as usize - 1]);
+        for (place, call) in self.out.calls.iter_mut().enumerate() {
+            let open = self.descriptors.open(self.opens[place]);
             call.file = call.file.or(open.file);
             if call.file.is_none() {
-                self.out.no_file.insert(call.call, open.reason());
+                let is_file = self.beside.for_workers.contains(&place);
+                self.out.no_file.insert(call.call, if is_file { NoFile::Untold } else { open.reason() });
             }
             let data = matches!(call.op, Op::Read | Op::Write);
             left.calls_without_file += u64::from(call.file.is_none() && data);

@@ -97,6 +97,8 @@ pub(super) struct Calls {
     ring: HashMap<String, usize>,
     /// Requests of io_uring that a task has given to its workers, and that none is seen to carry out yet.
     given: HashMap<u32, VecDeque<usize>>,
+    /// All of them: files, for a pipe or a socket is waited for without a worker.
+    pub(super) for_workers: BTreeSet<usize>,
     /// iocbs that a task hands over just now.
     submitting: HashMap<u32, u64>,
     /// Bios of calls of libaio and io_uring by number.
@@ -263,6 +265,7 @@ impl Joiner<'_> {
                 let call = field(fields, "req").and_then(|address| self.beside.ring.get(address));
                 if let Some(call) = call.copied() {
                     self.beside.given.entry(pid).or_default().push_back(call);
+                    self.beside.for_workers.insert(call);
                     let call = CallId(self.out.calls[call].call);
                     self.events.push((record.at, seq, Event { at: record.at, call, what: What::HandOver }));
                 }
@@ -302,19 +305,31 @@ impl Joiner<'_> {
 
     /// A bio of one of io_uring's workers: more of its call, or the oldest one that waits for a worker.
     fn by_worker(&mut self, pid: u32, extent: &Extent) {
-        let owner = self.trace.name(pid).and_then(|name| name.strip_prefix("iou-wrk-")?.parse::<u32>().ok());
-        let Some(owner) = owner else { return };
         let goes_on = self.call_of(pid).is_some_and(|call| {
             let last = self.out.calls[call].bios.last().map(|bio| &self.out.bios[*bio as usize].extent);
             let full = |last: &Extent| last.bytes >= LARGEST && end_of(last) == extent.sector.0;
             let cached = self.tasks.get(&pid).is_some_and(|task| !task.waiting.is_empty());
             self.beside.open.contains_key(&call) && (cached || last.is_none_or(full))
         });
-        while !goes_on && let Some(call) = self.beside.given.get_mut(&owner).and_then(VecDeque::pop_front) {
-            if self.beside.open.contains_key(&call) {
-                self.tasks.entry(pid).or_default().call = Some(call);
-                break;
-            }
+        if !goes_on {
+            self.takes(pid);
+        }
+    }
+
+    /// A worker of io_uring looks at a page without a call: it has taken one.
+    pub(super) fn looked_at(&mut self, pid: u32) {
+        let works = |call| self.beside.open.contains_key(&call);
+        if !self.beside.given.is_empty() && !self.call_of(pid).is_some_and(works) {
+            self.takes(pid);
+        }
+    }
+
+    /// The task takes the oldest call that waits for a worker, if it is one.
+    fn takes(&mut self, pid: u32) {
+        let owner = self.trace.name(pid).and_then(|name| name.strip_prefix("iou-wrk-")?.parse::<u32>().ok());
+        let Some(given) = owner.and_then(|owner| self.beside.given.get_mut(&owner)) else { return };
+        if let Some(call) = std::iter::from_fn(|| given.pop_front()).find(|call| self.beside.open.contains_key(call)) {
+            self.tasks.entry(pid).or_default().call = Some(call);
         }
     }
 

@@ -241,6 +241,8 @@ struct Walk<'a> {
     /// Kind of most calls of libaio and io_uring.
     reaped: usize,
     /// Tasks that the dirty limits stop just now.
+    /// Threads of io_uring: whatever they do is the kernel's code.
+    workers: BTreeSet<u32>,
     stopped: HashMap<u32, Nanos>,
     /// Since when tasks reclaim memory.
     reclaim: HashMap<u32, Nanos>,
@@ -314,8 +316,9 @@ impl Walk<'_> {
             at = end;
         }
         parts.push((at, to, None));
+        let is_worker = self.workers.contains(&pid);
         for (from, to, doing) in parts {
-            let layer = if doing.is_some() { Layer::Cpu } else { Layer::Application };
+            let layer = if doing.is_some() || is_worker { Layer::Cpu } else { Layer::Application };
             self.push(from, to, Some((self.kind(doing), layer)));
         }
     }
@@ -402,6 +405,7 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
     let [begin, end] = of_command.unwrap_or([first?, last]);
     let asynchronous = joined.calls.iter().filter(|call| matches!(call.beside, Some(Way::Aio | Way::Ring)));
     let (writes, reads): (Vec<_>, Vec<_>) = asynchronous.partition(|call| call.op != Op::Read);
+    let is_worker = |pid: &u32| trace.name(*pid).is_some_and(|name| name.starts_with("iou-wrk-"));
     let mut walk = Walk {
         requests: Requests::new(trace, joined),
         intervals: intervals(trace, joined, &own, last),
@@ -410,6 +414,7 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
         reaped: usize::from(writes.len() > reads.len()),
         stopped: HashMap::new(),
         reclaim: HashMap::new(),
+        workers: tree.iter().copied().filter(is_worker).collect(),
     };
     let mut states: BTreeMap<u32, State> = BTreeMap::new();
     for record in &trace.records {
