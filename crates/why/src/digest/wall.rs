@@ -240,9 +240,9 @@ struct Walk<'a> {
     wall: Wall,
     /// Kind of most calls of libaio and io_uring.
     reaped: usize,
-    /// Tasks that the dirty limits stop just now.
     /// Threads of io_uring: whatever they do is the kernel's code.
     workers: BTreeSet<u32>,
+    /// Tasks that the dirty limits stop just now.
     stopped: HashMap<u32, Nanos>,
     /// Since when tasks reclaim memory.
     reclaim: HashMap<u32, Nanos>,
