@@ -45,7 +45,7 @@ pub use figures::{Bios, Cache, Foreign, Plugs, Sync, Turns, Windows, Workload};
 use iowhy_trace::settings::Command;
 pub use tally::{PageSet, Spread};
 use waits::Waits;
-pub use waits::{KIND_OTHER, KIND_SYNC, KINDS, LAYERS, Layer, Time};
+pub use waits::{KIND_OTHER, KIND_SYNC, KINDS, LAYERS, Layer, Time, WAITS};
 use wall::Wall;
 
 /// A run in numbers.

@@ -18,7 +18,7 @@
 use iowhy_stack::units::{PAGE_BYTES, SECTOR_BYTES};
 
 use super::Delta;
-use super::digest::{Digest, LAYERS, Layer};
+use super::digest::{Digest, LAYERS, WAITS};
 
 /// A layer's part.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -71,9 +71,6 @@ pub fn steps(layers: &[LayerDelta], [a, b]: [f64; 2]) -> Vec<Step> {
 
 /// Share of the bytes read that comes through the page cache, from which on calls wait for read-ahead.
 const CACHED: f64 = 0.5;
-
-/// Layers in which calls wait for I/O.
-const WAITS: [Layer; 3] = [Layer::Plug, Layer::Elevator, Layer::Device];
 
 /// The split from base to candidate.
 pub fn split(delta: &Delta<'_>) -> Vec<LayerDelta> {
@@ -134,6 +131,7 @@ mod tests {
 
     use super::*;
     use crate::Side;
+    use crate::digest::Layer;
 
     #[test]
     fn direct_calls_have_no_read_ahead() {

@@ -25,7 +25,7 @@ use iowhy_trace::join::beside::is_other;
 use iowhy_trace::join::{CallRecord, Joined};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
-use iowhy_why::digest::{Digest, KIND_OTHER, KIND_SYNC, LAYERS, Layer};
+use iowhy_why::digest::{self, Digest, KIND_OTHER, LAYERS, Layer};
 use iowhy_why::rules::Need;
 use iowhy_why::rules::cost;
 
@@ -215,12 +215,10 @@ impl Facts {
 
     /// Calls that neither read nor write nor sync (lookups, lists of folders) wait for most of a command's time.
     pub fn is_of_lookups(&self) -> bool {
-        const WAITS: [Layer; 3] = [Layer::Plug, Layer::Elevator, Layer::Device];
         const MOSTLY: f64 = 0.5;
-        let of = |kinds: &[usize]| self.digest.time.within(kinds, &WAITS);
-        let all = of(&[0, 1, KIND_SYNC, KIND_OTHER]);
-        let waits = all / f64::from(self.digest.time.slots.max(1)) > MOSTLY * self.whole_ns;
-        self.settings.command.is_some() && waits && of(&[KIND_OTHER]) > MOSTLY * all
+        let facts = self.for_rules();
+        let (all, of_lookups) = (facts.in_layers(&digest::WAITS), facts.of_kinds(&[KIND_OTHER], &digest::WAITS));
+        self.settings.command.is_some() && all > MOSTLY * self.whole_ns && of_lookups > MOSTLY * all
     }
 
     /// The part of it that rules see.

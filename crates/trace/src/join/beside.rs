@@ -44,12 +44,17 @@ pub fn tree(trace: &Trace, who: &Who) -> Option<BTreeSet<u32>> {
     }
     // Threads that io_uring starts for a task are called after it.
     for (pid, name) in &trace.names {
-        let owner = name.strip_prefix("iou-wrk-").or_else(|| name.strip_prefix("iou-sqp-"));
-        if owner.and_then(|owner| owner.parse().ok()).is_some_and(|owner: u32| tree.contains(&owner)) {
+        let owner = worker_of(name).or_else(|| name.strip_prefix("iou-sqp-")?.parse().ok());
+        if owner.is_some_and(|owner| tree.contains(&owner)) {
             tree.insert(*pid);
         }
     }
     Some(tree)
+}
+
+/// The task that a thread of this name works for, if it is a worker of io_uring.
+pub fn worker_of(name: &str) -> Option<u32> {
+    name.strip_prefix("iou-wrk-")?.parse().ok()
 }
 
 /// Names of the kernel's own tasks, which work for others, and of ours, which record them or are their disk.
@@ -326,7 +331,7 @@ impl Joiner<'_> {
 
     /// The task takes the oldest call that waits for a worker, if it is one.
     fn takes(&mut self, pid: u32) {
-        let owner = self.trace.name(pid).and_then(|name| name.strip_prefix("iou-wrk-")?.parse::<u32>().ok());
+        let owner = self.trace.name(pid).and_then(worker_of);
         let Some(given) = owner.and_then(|owner| self.beside.given.get_mut(&owner)) else { return };
         if let Some(call) = std::iter::from_fn(|| given.pop_front()).find(|call| self.beside.open.contains_key(call)) {
             self.tasks.entry(pid).or_default().call = Some(call);

@@ -250,6 +250,29 @@ fn positions_follow_the_descriptor_and_direct_calls_wait_for_their_own_bios() {
     assert_eq!(joined.leftovers, Leftovers::default());
 }
 
+/// The task starts a worker and gives it a write; the worker looks at a page of it, or nobody sees any.
+#[test]
+fn a_cached_call_of_a_worker_has_its_page_or_is_data_all_the_same() {
+    for (looks, file, offset) in [(true, Some(0), Some(16384)), (false, None, None)] {
+        let text = |name: &str, fields: &str| Seen::Other { name: name.to_owned(), fields: fields.to_owned() };
+        let of_task = [
+            (0, text("iowhy:workload", "pid=5")),
+            (2, text("io_uring:io_uring_submit_req", "req=0x1 opcode=23")),
+            (3, text("io_uring:io_uring_queue_async_work", "req=0x1 opcode=23")),
+            (9, text("io_uring:io_uring_complete", "req=0x1 res=4096")),
+        ];
+        let look = Seen::GetPages { file: FILE, index: 4, last_index: 5 };
+        let of_worker = looks.then_some((5, look));
+        let mut trace = trace([by(5, of_task), by(17, of_worker)].concat());
+        trace.names.push((17, "iou-wrk-5".to_owned()));
+        let joined = join(&trace, &Who::default());
+        let [call] = &joined.calls[..] else { panic!("{} calls", joined.calls.len()) };
+        assert_eq!((call.file, call.offset, call.result), (file, offset, Some(4096)));
+        let ends = joined.events.iter().filter(|event| matches!(event.what, What::CallEnd { .. }));
+        assert_eq!(ends.count(), 1, "it is data, and no pipe's");
+    }
+}
+
 #[test]
 fn what_cannot_be_linked_is_counted() {
     let read = |sector| extent(sector, 1, Rwbs::READ);

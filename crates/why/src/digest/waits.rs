@@ -55,6 +55,9 @@ pub const LAYERS: &[(Layer, &str)] = &[
 /// Number of layers.
 const NR: usize = LAYERS.len();
 
+/// Layers in which calls wait for I/O.
+pub const WAITS: [Layer; 3] = [Layer::Plug, Layer::Elevator, Layer::Device];
+
 /// Kinds of calls that time is split by: reads, writes, syncs, and others.
 pub const KINDS: usize = 4;
 /// Syncs.

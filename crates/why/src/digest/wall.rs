@@ -20,7 +20,7 @@ use iowhy_stack::units::Nanos;
 
 use super::{KIND_OTHER, KINDS, LAYERS, Layer, kind_of};
 use iowhy_trace::fields::field;
-use iowhy_trace::join::beside::is_other;
+use iowhy_trace::join::beside::{is_other, worker_of};
 use iowhy_trace::join::{Joined, NoFile, Way};
 use iowhy_trace::settings::Settings;
 
@@ -405,7 +405,7 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
     let [begin, end] = of_command.unwrap_or([first?, last]);
     let asynchronous = joined.calls.iter().filter(|call| matches!(call.beside, Some(Way::Aio | Way::Ring)));
     let (writes, reads): (Vec<_>, Vec<_>) = asynchronous.partition(|call| call.op != Op::Read);
-    let is_worker = |pid: &u32| trace.name(*pid).is_some_and(|name| name.starts_with("iou-wrk-"));
+    let is_worker = |pid: &u32| trace.name(*pid).and_then(worker_of).is_some();
     let mut walk = Walk {
         requests: Requests::new(trace, joined),
         intervals: intervals(trace, joined, &own, last),

@@ -5,10 +5,10 @@
 //! not say which calls are of a ring.
 
 use super::cost::{Cost, Facts, MARKED};
-use super::instead::{Saved, WAITS};
+use super::instead::Saved;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
-use crate::digest::Layer;
+use crate::digest::{Layer, WAITS};
 use iowhy_stats::figure::share;
 
 pub(super) const RULE: Rule = Rule {

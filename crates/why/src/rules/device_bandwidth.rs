@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use super::cost::{Cost, Facts, SEEN};
 use super::device::{Kind, found};
-use super::instead::{Saved, WAITS, kinds, own};
+use super::device_latency::keeps_busy;
+use super::instead::{Saved, kinds, own, reads_of};
 use super::{Match, Rule, Switch, paced};
 use crate::delta::{Delta, Unit};
-use crate::digest::{Place, Spread};
+use crate::digest::{Place, WAITS};
 use iowhy_stack::units::SECTOR_BYTES;
 
 pub(super) const RULE: Rule = Rule {
@@ -38,10 +39,6 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 const ENOUGH: f64 = 16.0;
 /// Their mean size, sectors, from which on bytes decide.
 const LARGE: f64 = 128.0;
-/// Part of the time that the device is busy with them.
-const BUSY: f64 = 0.5;
-/// Part of the requests that may be others'.
-const OTHERS: f64 = 0.25;
 /// Part of the reads' time at the device that goes to those that begin where the one before ended.
 const MOSTLY: f64 = 0.5;
 /// Time that a read may need besides its bytes, ns: without a moving head, and for a turn of a slow disk.
@@ -55,18 +52,12 @@ const SOUND: Range<f64> = 40e6..250e6;
 /// Large reads that go on where others ended, at a rate that no sound disk has.
 fn slow_medium(facts: &Facts<'_>) -> Option<Cost> {
     let (sectors, nr) = own(facts, 0);
-    let commands = &facts.digest.commands;
-    let busy = commands.own_busy[0] as f64;
+    let busy = facts.digest.commands.own_busy[0] as f64;
     let bytes = nr * sectors * SECTOR_BYTES as f64;
     let way = if facts.of_disk("rotational")? == "1" { TURN } else { WAY };
-    let [next, all] = [true, false].map(|only| {
-        let reads = commands.classes.iter().filter(|(class, _)| !class.write);
-        reads.filter(|(class, _)| !only || class.place == Place::Next).map(|(_, all)| Spread::sum(all)).sum::<f64>()
-    });
-    let others: u64 = facts.others.iter().map(|(_, nr)| nr).sum();
-    let alone = others as f64 <= OTHERS * nr && busy >= BUSY * facts.whole_ns;
+    let [next, all] = reads_of(facts, |class| class.place == Place::Next);
     let slow = bytes * 1e9 <= SLOWEST * (busy - way * nr);
-    if nr < ENOUGH || sectors < LARGE || !alone || !slow || next < MOSTLY * all {
+    if nr < ENOUGH || sectors < LARGE || !keeps_busy(facts) || !slow || next < MOSTLY * all {
         return None;
     }
     let rate = bytes * 1e9 / busy;

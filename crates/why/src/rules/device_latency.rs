@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::cost::{Cost, Facts, SEEN};
 use super::device::{Kind, found};
-use super::instead::{Saved, WAITS, kinds, own, price, times};
+use super::instead::{Saved, kinds, own, price, reads_of, times};
 use super::{Match, Rule, Switch};
 use crate::delta::{Delta, Unit};
-use crate::digest::{Load, Spread};
+use crate::digest::{Load, Spread, WAITS};
 
 pub(super) const RULE: Rule = Rule {
     name: "device-latency",
@@ -90,6 +90,13 @@ fn unbuffered(facts: &Facts<'_>) -> Option<Cost> {
     })
 }
 
+/// Reads keep the device busy, and hardly anybody else uses it.
+pub(super) fn keeps_busy(facts: &Facts<'_>) -> bool {
+    let (_, nr) = own(facts, 0);
+    let others: u64 = facts.others.iter().map(|(_, nr)| nr).sum();
+    others as f64 <= OTHERS * nr && facts.digest.commands.own_busy[0] as f64 >= BUSY * facts.whole_ns
+}
+
 /// Small reads, one by one, each of which takes longer than any sound device of this kind does.
 fn far(facts: &Facts<'_>) -> Option<Cost> {
     let (sectors, nr) = own(facts, 0);
@@ -100,17 +107,12 @@ fn far(facts: &Facts<'_>) -> Option<Cost> {
     let busy = facts.digest.commands.own_busy[0] as f64;
     let sum: f64 = times(facts, 0).map(Spread::sum).sum();
     // One that finds the device at rest may wake it up, unless one behind another takes as long.
-    let [rested, all] = [true, false].map(|only| {
-        let classes = facts.digest.commands.classes.iter().filter(|(class, _)| !class.write);
-        classes.filter(|(class, _)| !only || class.load == Load::Rested).map(|(_, all)| all.sum()).sum::<f64>()
-    });
+    let [rested, all] = reads_of(facts, |class| class.load == Load::Rested);
     if rested > MOSTLY * all && facts.paced.is_none_or(|it| it.at_once[0] < limit) {
         return None;
     }
     let long: f64 = times(facts, 0).filter(|all| all.median() >= limit).map(Spread::sum).sum();
-    let others: u64 = facts.others.iter().map(|(_, nr)| nr).sum();
-    let alone = sum <= LONE * busy && others as f64 <= OTHERS * nr && busy >= BUSY * facts.whole_ns;
-    if nr < ENOUGH || sectors > SMALL || !alone || long < MOSTLY * sum {
+    if nr < ENOUGH || sectors > SMALL || sum > LONE * busy || !keeps_busy(facts) || long < MOSTLY * sum {
         return None;
     }
     let (waits, each) = (facts.of_kinds(kinds(0), &WAITS), sum / nr);

@@ -1,9 +1,10 @@
 //! Discards are in the way.
 
 use super::cost::{Cost, Facts, MARKED};
-use super::instead::{Saved, WAITS};
+use super::instead::Saved;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
+use crate::digest::WAITS;
 
 pub(super) const RULE: Rule = Rule {
     name: "discards",

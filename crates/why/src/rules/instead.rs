@@ -15,11 +15,8 @@
 //! speed; tasks that share a CPU are not modelled.
 
 use super::cost::{Bounds, Facts};
-use crate::digest::{KIND_OTHER, KIND_SYNC, Layer, Spread};
+use crate::digest::{Class, KIND_OTHER, KIND_SYNC, Layer, Spread, WAITS};
 use iowhy_stack::units::PAGE_BYTES;
-
-/// Waits for I/O.
-pub(super) const WAITS: [Layer; 3] = [Layer::Plug, Layer::Elevator, Layer::Device];
 
 /// ns of the whole that would not go, and parts of it at least and at most.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -68,6 +65,13 @@ pub(super) fn price(service: &[(u32, f64)], from: f64, to: f64) -> Option<f64> {
 pub(super) fn times<'a>(facts: &Facts<'a>, way: usize) -> impl Iterator<Item = &'a Spread> {
     let of_way = facts.digest.commands.own.iter().filter(move |(class, _)| class.write == (way == 1));
     of_way.map(|(_, [all, _])| all)
+}
+
+/// Times at the device of all reads of some classes, and of all classes, ns.
+pub(super) fn reads_of(facts: &Facts<'_>, picks: impl Fn(&Class) -> bool) -> [f64; 2] {
+    let reads = || facts.digest.commands.classes.iter().filter(|(class, _)| !class.write);
+    let picked = reads().filter(|(class, _)| picks(class));
+    [picked.map(|(_, all)| all.sum()).sum(), reads().map(|(_, all)| all.sum()).sum()]
 }
 
 /// Mean sectors of the workload's own requests of a direction, and how many.

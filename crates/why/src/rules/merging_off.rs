@@ -6,7 +6,7 @@ use super::cost::{Cost, Facts, SEEN};
 use super::instead;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
-use crate::digest::Layer;
+use crate::digest::WAITS;
 
 pub(super) const RULE: Rule = Rule {
     name: "merging-off",
@@ -85,7 +85,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let way = usize::from(bios.could_join[1] > bios.could_join[0]);
     let apart = bios.could_join[way].saturating_sub(bios.joined[way]) as f64 / (bios.count[way].max(1)) as f64;
     let off = facts.number_of_disk("nomerges").filter(|level| *level > 0.0)?;
-    let time = facts.in_layers(&[Layer::Plug, Layer::Elevator, Layer::Device]);
+    let time = facts.in_layers(&WAITS);
     // As many requests less as bios do not join.
     let most = facts.number_of_disk("max_sectors_kb").unwrap_or(LARGE_KB) * 1024.0 / 512.0;
     let saved = instead::fewer(facts, way, (instead::own(facts, way).0 / (1.0 - apart)).min(most), false)?;

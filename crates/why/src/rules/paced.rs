@@ -12,9 +12,9 @@
 //! drive that dozes off later than that.
 
 use super::cost::{Bounds, Cost, Facts, MARKED, Paced};
-use super::instead::{self, WAITS};
+use super::instead;
 use crate::delta::Unit;
-use crate::digest::{Load, Spread};
+use crate::digest::{Load, Spread, WAITS};
 use iowhy_stack::units::{PAGE_SECTORS, SECTOR_BYTES};
 
 /// Factor between reads with and without pauses.

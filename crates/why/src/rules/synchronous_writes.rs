@@ -117,7 +117,7 @@ fn of_names(facts: &Facts<'_>) -> Option<Cost> {
         return None;
     }
     // What is written has to reach the device at the end all the same.
-    let trips: Vec<Layer> = IO.iter().copied().chain([Layer::Ready]).collect();
+    let trips = [IO, &[Layer::Ready]].concat();
     let waits = facts.in_layers(&trips) - facts.of_kinds(&[0], &trips);
     let saved = Saved::of(waits, waits - facts.of_kinds(&[1, KIND_SYNC], IO), waits);
     Some(Cost {
