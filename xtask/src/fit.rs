@@ -240,7 +240,10 @@ fn one(
     }
     let mut rows = Vec::new();
     let number = |field: &str, key: &str| fit["fields"][field][key].as_f64();
-    let path = |key: &str| -> f64 { PATH.iter().filter_map(|cost| number(cost, key)).sum::<f64>() / 1000.0 };
+    let path = |key: &str| -> f64 {
+        let [costs, wakes] = [PATH, WAKE].map(|names| names.iter().filter_map(|cost| number(cost, key)).sum::<f64>());
+        costs / 1000.0 + wakes / 2.0
+    };
     for (field, truth) in truth {
         let above = |key: &str| if field.ends_with("_us") { path(key) } else { 0.0 };
         let of = |key: &str| number(field, key).map(|value| value + above(key));
@@ -287,8 +290,9 @@ fn one(
     Ok(rows)
 }
 
-/// Costs of the machine between a program and the disk.
-const PATH: [&str; 5] = ["syscall_ns", "bio_ns", "command_ns", "interrupt_ns", "switch_ns"];
+/// Costs of the machine between a program and the disk, and the bounds of what a processor that wakes up adds.
+const PATH: &[&str] = &["syscall_ns", "bio_ns", "command_ns", "interrupt_ns", "switch_ns"];
+const WAKE: &[&str] = &["wake_min_us", "wake_max_us"];
 
 /// The fit of a disk from within a control group with a limit.
 fn limited(

@@ -180,6 +180,19 @@ impl Profile {
         profile
     }
 
+    /// The same of two recordings of the same loads: one of all layers, for the machine and its limits, and one of
+    /// requests alone, for the device. `median` is the time of calls of a load in the latter, in ns: what the recorder
+    /// added to the costs of the machine is taken off.
+    fn of_passes(layers: &Trace, requests: &Trace, device: Dev, median: &dyn Fn(&str) -> Option<f64>) -> Profile {
+        let samples = samples(requests, device);
+        let mut profile = Profile { held_back: fit::held_back(&samples), ..fit::fit(&samples) };
+        let mut machine = costs::costs(layers, device);
+        costs::unrecorded(&mut machine, &profile.service, median);
+        profile.fields.extend(machine);
+        profile.fields.extend(caps::caps(layers, device));
+        profile
+    }
+
     /// Fits a profile to commands alone: a device without a machine.
     pub fn of_samples(samples: &[Sample]) -> Profile {
         fit::fit(samples)
@@ -253,6 +266,10 @@ impl Profile {
         for (name, field) in self.fields.iter().filter(|(_, field)| field.known) {
             if let Some((.., To::Machine(option), _)) = of_field(name) {
                 set(&mut stack.machine.options, option, field.value);
+                if *option == "page_copy_ns" {
+                    // It was measured with the lookup.
+                    set(&mut stack.machine.options, "page_lookup_ns", 0.0);
+                }
             }
         }
     }

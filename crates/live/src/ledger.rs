@@ -21,6 +21,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::RenameFlags;
 use rustix::mount::MountFlags;
@@ -198,7 +199,9 @@ fn survey(directory: &Path, undo: bool) -> Result<Vec<Left>, LedgerError> {
         let Ok(mut file) = OpenOptions::new().read(true).append(true).custom_flags(libc::O_NOFOLLOW).open(&path) else {
             continue;
         };
-        if !lock(&file) || file.metadata().map_or(true, |metadata| metadata.nlink() == 0 || metadata.uid() != user()) {
+        if !lock_soon(&file)
+            || file.metadata().map_or(true, |metadata| metadata.nlink() == 0 || metadata.uid() != user())
+        {
             continue;
         }
         let mut bytes = Vec::new();
@@ -251,6 +254,18 @@ fn settle(file: &mut File, pid: u32, open: text::Open, same_boot: bool, undo: bo
 /// Takes the lock on a ledger; false if another process has it.
 fn lock(file: &File) -> bool {
     file.try_lock().is_ok()
+}
+
+/// Takes the lock on the ledger of a dead process. One that it started last holds the lock, too, until it executes its
+/// own program; under load that takes milliseconds, and a sweep that passed over the ledger would leave everything.
+fn lock_soon(file: &File) -> bool {
+    const STEP: Duration = Duration::from_millis(10);
+    const STEPS: u32 = 25;
+    lock(file)
+        || (0..STEPS).any(|_| {
+            std::thread::sleep(STEP);
+            lock(file)
+        })
 }
 
 /// The entries of this process.

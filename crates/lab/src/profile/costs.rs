@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 
 use iowhy_stack::machine::SERVER_2024;
+use iowhy_stack::service::{QUARTER, Service, at};
 use iowhy_stack::trace::{Dev, Seen, Trace};
 use iowhy_stats::bootstrap::{quantile, quantile_interval};
 use iowhy_trace::settings::Settings;
@@ -110,26 +111,81 @@ pub(super) fn costs(trace: &Trace, device: Dev) -> BTreeMap<String, Field> {
     fields
 }
 
+/// Costs of a small read between the program and the device in ns, and the bounds of what a wake-up adds in us.
+const PATH: [&str; 4] = ["bio_ns", "command_ns", "interrupt_ns", "switch_ns"];
+const WAKE: [&str; 2] = ["wake_min_us", "wake_max_us"];
+/// Sizes of the probe's calls on cached pages, in pages.
+const CACHED: [(&str, f64); 2] = [("cached-4k", 1.0), ("cached-64k", 16.0)];
+/// Small reads of the probe, and whether they are in sequence.
+const SMALL: [(&str, bool); 2] = [("read-4k-1-0-", true), ("randread-4k-1-0-", false)];
+
+/// Sectors of a page, and the least share of the recorded costs that is taken for the machine's.
+const PAGE: u32 = 8;
+const LEAST_LEFT: f64 = 0.1;
+
+/// Takes off what the recorder added: cached calls have a line over their pages, and all else is scaled to the time
+/// that is left of a small read without its time at the device. `median` is the time of calls of a load in ns.
+pub(super) fn unrecorded(
+    fields: &mut BTreeMap<String, Field>,
+    service: &Service,
+    median: &dyn Fn(&str) -> Option<f64>,
+) {
+    let tool = SERVER_2024.defaults().get("tool_ns") as f64;
+    let known =
+        |fields: &BTreeMap<String, Field>, name: &str| fields.get(name).filter(|of| of.known).map(|of| of.value);
+    let scale = |fields: &mut BTreeMap<String, Field>, name: &str, by: f64| {
+        if let Some(field) = fields.get_mut(name).filter(|field| field.known) {
+            [&mut field.value, &mut field.low, &mut field.high].into_iter().for_each(|ns| *ns *= by);
+        }
+    };
+    if let [Some(one), Some(many)] = CACHED.map(|(load, _)| median(load))
+        && let Some(before) = known(fields, "page_copy_ns").zip(known(fields, "syscall_ns"))
+        && let copy = (many - one) / (CACHED[1].1 - CACHED[0].1)
+        && (0.0..one - tool).contains(&copy)
+    {
+        scale(fields, "page_copy_ns", (copy / before.0).min(1.0));
+        scale(fields, "syscall_ns", ((one - tool - copy) / before.1.max(1.0)).min(1.0));
+    }
+    // An arm hides everything else; sequences do not move it.
+    let path = SMALL.iter().filter_map(|(load, next)| {
+        let row = service.rows_of(false, *next).first().filter(|row| row.sectors == PAGE)?;
+        Some((at(&row.ns, 2 * QUARTER), median(load)?))
+    });
+    let path = path.min_by_key(|(device, _)| *device).map(|(device, call)| call - device as f64 - tool);
+    let recorded = PATH.iter().filter_map(|name| known(fields, name)).sum::<f64>()
+        + WAKE.iter().filter_map(|name| known(fields, name)).sum::<f64>() * 1000.0 / 2.0;
+    if let Some(path) = path.map(|path| path - known(fields, "syscall_ns").unwrap_or(0.0))
+        && recorded > 0.0
+    {
+        let by = (path / recorded).clamp(LEAST_LEFT, 1.0);
+        PATH.iter().chain(&WAKE).for_each(|name| scale(fields, name, by));
+    }
+}
+
 fn gaps(trace: &Trace, device: Dev) -> Gaps {
     let mut gaps = Gaps::default();
     let mut tasks: BTreeMap<u32, Task> = BTreeMap::new();
     // Who queued the sectors, and the last completion of each processor.
     let mut owners: BTreeMap<u64, u32> = BTreeMap::new();
     let mut completions: BTreeMap<u32, u64> = BTreeMap::new();
+    // With others at the device its completions keep processors busy: what a task waits for then is its turn.
+    let mut flying: u64 = 0;
     let short = |from: u64, to: u64| Some((to - from) as f64).filter(|_| to - from <= LONGEST);
     for record in &trace.records {
         let at = record.at.0;
         match &record.seen {
             Seen::Complete { extent, .. } => {
                 completions.insert(record.cpu, at);
+                flying = flying.saturating_sub(u64::from(extent.dev == device));
                 if extent.dev == device
                     && let Some(owner) = owners.remove(&extent.sector.0)
                     && let Some(task) = tasks.get_mut(&owner)
                 {
-                    task.done = Some(at);
+                    task.done = Some(at).filter(|_| flying == 0);
                 }
                 continue;
             }
+            Seen::Issue(extent) => flying += u64::from(extent.dev == device),
             Seen::Wake { pid } => {
                 gaps.interrupt.extend(completions.remove(&record.cpu).and_then(|done| short(done, at)));
                 let task = tasks.entry(*pid).or_default();
@@ -222,4 +278,45 @@ fn line(calls: &[(f64, f64)]) -> (Vec<f64>, Vec<f64>) {
     let slopes: Vec<f64> = large.map(|(pages, ns)| ((ns - base) / (pages - least)).max(0.0)).collect();
     let slope = quantile(&sorted(slopes.iter().copied()), 0.5);
     (few.iter().map(|ns| (ns - slope * least).max(0.0)).collect(), slopes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iowhy_stack::service::{NR_LEVELS, Row};
+
+    #[test]
+    fn what_the_recorder_added_is_taken_off() {
+        let row = |us: u64| vec![Row { sectors: PAGE, ns: [us * 1000; NR_LEVELS] }];
+        let service = Service { rows: [row(5_000), row(40), vec![], vec![]], ..Service::default() };
+        let recorded = [
+            ("syscall_ns", "ns", 800.0, true),
+            ("page_copy_ns", "ns", 500.0, true),
+            ("bio_ns", "ns", 4_000.0, true),
+            ("command_ns", "ns", 700.0, false),
+            ("interrupt_ns", "ns", 1_000.0, true),
+            ("switch_ns", "ns", 5_000.0, true),
+            ("wake_min_us", "us", 0.0, true),
+            ("wake_max_us", "us", 20.0, true),
+        ];
+        for (sequence_us, path_ns) in [(50.3, 10_000.0), (100.3, 20_000.0), (30.0, 2_000.0)] {
+            let field = |(name, unit, value, known): &(&str, &'static str, f64, bool)| {
+                (name.to_string(), Field { value: *value, low: value / 2.0, high: value * 2.0, unit, known: *known })
+            };
+            let mut fields: BTreeMap<String, Field> = recorded.iter().map(field).collect();
+            // 100 ns are the program's own, 200 those of the call, 300 those of each page.
+            let median = |load: &str| match load {
+                "cached-4k" => Some(600.0),
+                "cached-64k" => Some(5_100.0),
+                "read-4k-1-0-" => Some(sequence_us * 1000.0),
+                _ => Some(5_300_000.0),
+            };
+            unrecorded(&mut fields, &service, &median);
+            let of = |name: &str| fields[name].value;
+            assert_eq!([of("syscall_ns"), of("page_copy_ns"), of("command_ns")], [200.0, 300.0, 700.0]);
+            let path = of("bio_ns") + of("interrupt_ns") + of("switch_ns") + of("wake_max_us") * 500.0;
+            assert!((path - path_ns).abs() < 1.0, "{sequence_us} us: {path}");
+            assert!(fields.values().all(|of| of.low <= of.value && of.value <= of.high));
+        }
+    }
 }

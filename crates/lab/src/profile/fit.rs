@@ -187,13 +187,18 @@ fn service_of(chosen: &Chosen) -> Service {
 }
 
 const HALF: u64 = 500 << 20;
+/// A small command in sectors, and the least time in ns of one that waits for an arm and the turn of a platter.
+const SMALL: u32 = 8;
+const ARM_NS: u64 = 1_000_000;
 /// Least share by depth that an order of commands is trusted with.
 const LEAST_SHARE: u32 = 250;
 
 /// Shares by depth: what commands in company take of what they would take alone. Only an arm, which can choose the next
 /// command, is quicker then; elsewhere side by side is what servers are for.
 fn by_depth(seen: &[Seen], services: &[u64], service: &Service) -> Vec<(u32, u32)> {
-    let least = if service.distance.is_empty() { 1000 } else { LEAST_SHARE };
+    let [apart, next] = [false, true].map(|next| service.time(false, next, SMALL, HALF));
+    let arm = !service.distance.is_empty() || apart > ARM_NS && apart > 10 * next;
+    let least = if arm { LEAST_SHARE } else { 1000 };
     let mut buckets: BTreeMap<u32, (u32, u32, [f64; 2])> = BTreeMap::new();
     for (of, ns) in seen.iter().zip(services).filter(|(of, _)| of.sample.sectors > 0 && !of.next) {
         let alone = service.time(of.sample.write, of.next, of.sample.sectors, HALF).max(1);
@@ -427,17 +432,39 @@ fn makespan(samples: impl Iterator<Item = Sample>) -> f64 {
     last.saturating_sub(first) as f64
 }
 
-/// The most that passed in 64 completions in a row while the device was never idle: units a second.
-fn peak(samples: &[Sample], unit: fn(&Sample) -> f64) -> Option<f64> {
+/// The most that passed in 64 completions in a row: units a second, and the bytes of a command then.
+fn peak(samples: &[Sample], unit: fn(f64) -> f64) -> Option<[f64; 2]> {
     const STRETCH: usize = 64;
-    let mut by_end: Vec<&Sample> = samples.iter().filter(|of| of.sectors > 0).collect();
-    by_end.sort_by_key(|of| of.done);
-    let rate = |of: &[&Sample]| {
-        let units: f64 = of[1..].iter().map(|of| unit(of)).sum();
-        units * 1e9 / (of[STRETCH].done - of[0].done).max(1) as f64
+    let mut by_end: Vec<(u64, f64)> =
+        samples.iter().filter(|of| of.sectors > 0).map(|of| (of.done, bytes(of))).collect();
+    by_end.sort_by_key(|(done, _)| *done);
+    let rate = |of: &[(u64, f64)]| {
+        let (span, sizes) = ((of[STRETCH].0 - of[0].0).max(1) as f64, of[1..].iter().map(|(_, bytes)| *bytes));
+        [sizes.clone().map(unit).sum::<f64>() * 1e9 / span, sizes.sum::<f64>() / STRETCH as f64]
     };
-    let rates = sorted(by_end.windows(STRETCH + 1).map(rate));
-    (!rates.is_empty()).then(|| quantile(&rates, 0.95))
+    let mut rates: Vec<[f64; 2]> = by_end.windows(STRETCH + 1).map(rate).collect();
+    rates.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    rates.get(rates.len() * 95 / 100).copied()
+}
+
+fn bytes(sample: &Sample) -> f64 {
+    f64::from(sample.sectors) * 512.0
+}
+
+/// Links that may be the bound: MB/s, and us between two commands. Where small commands are bound by their number and
+/// large ones by their bytes, each has a share of both; simpler links come later, and must be better.
+pub(super) fn links(peaks: [Option<[f64; 2]>; 2]) -> Vec<[Option<f64>; 2]> {
+    let mut links = vec![[None, None]];
+    if let [Some([most_bytes, large]), Some([most_commands, small])] = peaks {
+        let ns_of_byte = (large / most_bytes - 1.0 / most_commands) / (large - small).max(1.0) * 1e9;
+        let gap = 1e6 / most_commands - small * ns_of_byte / 1e3;
+        if large > 2.0 * small && ns_of_byte > 0.0 && gap > 0.0 {
+            links.push([Some(1e3 / ns_of_byte), Some(gap)]);
+        }
+    }
+    let [most_bytes, most_commands] = peaks.map(|peak| peak.map(|[rate, _]| rate));
+    links.extend([[most_bytes.map(|bytes| bytes / 1e6), None], [None, most_commands.map(|iops| 1e6 / iops)]]);
+    links
 }
 
 /// A profile of these commands.
@@ -445,26 +472,28 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
     let tried = &samples[..samples.len().min(MOST_TRIED)];
     let seen = in_company(tried);
     let deepest = seen.iter().map(|of| of.depth).max().unwrap_or(1);
-    let (mut best, mut scores): (Option<Fitted>, Vec<(u32, f64)>) = (None, Vec::new());
-    for servers in SERVERS.iter().copied().filter(|nr| *nr == 1 || *nr < 2 * deepest) {
-        let found = fitted(tried, &seen, Shape { servers, ..Shape::default() });
-        scores.push((servers, found.score));
-        if best.as_ref().is_none_or(|best| found.score < best.score * KEPT) {
-            best = Some(found);
+    let peaks = [peak(samples, |bytes| bytes), peak(samples, |_| 1.0)];
+    let (mut best, mut scores): (Option<Fitted>, Vec<(Shape, f64)>) = (None, Vec::new());
+    for link in links(peaks) {
+        for servers in SERVERS.iter().copied().filter(|nr| *nr == 1 || *nr < 2 * deepest) {
+            let found = fitted(tried, &seen, Shape { servers, link, ..Shape::default() });
+            scores.push((found.shape, found.score));
+            if best.as_ref().is_none_or(|best| found.score < best.score * KEPT) {
+                best = Some(found);
+            }
         }
     }
     let Some(mut best) = best.filter(|_| !samples.is_empty()) else { return Profile::default() };
-    let alone = best.score;
-    let peaks = [peak(samples, |of| f64::from(of.sectors) * 512e-6), peak(samples, |_| 1.0)];
+    let (alone, link) = (best.score, best.shape.link);
+    scores.retain(|(shape, _)| shape.link == link);
     let ((idle, paused), (ahead, paused_next)) = (idle_exit(&seen), read_ahead(&seen));
     let slow = 4 * quantile(&sorted(tried.iter().map(|of| (of.done - of.at) as f64)), 0.5) as u64;
-    let changes: [&dyn Fn(Shape) -> Shape; 8] = [
+    let changes: [&dyn Fn(Shape) -> Shape; 7] = [
         &|shape| Shape { cached: true, ..shape },
         &|shape| Shape { stall: slow.max(STALL), ..shape },
-        &|shape| Shape { link: [peaks[0], shape.link[1]], ..shape },
-        &|shape| Shape { link: [shape.link[0], peaks[1].map(|iops| 1e6 / iops)], ..shape },
         // One arm that takes its commands in an order of its own.
         &|shape| Shape { servers: 1, by_depth: deepest > 1, ..shape },
+        &|shape| Shape { servers: 1, by_depth: deepest > 1, link: [None; 2], ..shape },
         &|shape| Shape { by_depth: deepest > 1, ..shape },
         &|shape| Shape { idle, ..shape },
         &|shape| Shape { ahead, ..shape },
@@ -490,7 +519,8 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
     let Fitted { shape, service, chosen, .. } = best;
     let mut fields = shape.fields();
     let servers = f64::from(shape.servers);
-    let alike = || scores.iter().filter(|(_, other)| *other <= alone * 1.1 + 0.01).map(|(nr, _)| f64::from(*nr));
+    let alike =
+        || scores.iter().filter(|(_, other)| *other <= alone * 1.1 + 0.01).map(|(shape, _)| f64::from(shape.servers));
     let known = deepest > shape.servers;
     let low = if deepest == 1 { 1.0 } else { alike().fold(servers, f64::min) };
     let high = if known { alike().fold(servers, f64::max) } else { f64::INFINITY };
@@ -508,8 +538,8 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
             (field.known, field.high) = (false, f64::INFINITY);
         }
     }
-    for (name, unit, peak) in [("seen_mb_s", "MB/s", peaks[0]), ("seen_iops", "1/s", peaks[1])] {
-        if let Some(value) = peak {
+    for (name, unit, peak, scale) in [("seen_mb_s", "MB/s", peaks[0], 1e6), ("seen_iops", "1/s", peaks[1], 1.0)] {
+        if let Some(value) = peak.map(|[rate, _]| rate / scale) {
             fields.insert(name.to_owned(), Field { value, low: value, high: f64::INFINITY, unit, known: true });
         }
     }

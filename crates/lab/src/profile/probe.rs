@@ -1,7 +1,7 @@
 //! The active fit: reads of several sizes, in several orders and depths, recorded as a trace and fitted like any other.
 //!
-//! Loads are jobs of fio behind one another, the most useful first; the list is as long as there is time for, and twice
-//! over, so that one half can be held back. Reads go to the whole disk past the page cache; nothing is written but the
+//! Loads are jobs of fio behind one another, the most useful first; the list is as long as there is time for, once with
+//! all layers recorded, and twice with requests alone, so that one half can be held back. Reads go to the whole disk past the page cache; nothing is written but the
 //! scratch file that the user names. Calls on this program's own file, which is in the page cache, show the cost of a
 //! call and a page. A signal ends it, and what was measured by then is fitted.
 
@@ -13,6 +13,7 @@ use iowhy_fio::World;
 use iowhy_fio::live::LiveJobs;
 use iowhy_live::capture::Level;
 use iowhy_live::machine::{Disk, Machine};
+use iowhy_stack::histogram::Histogram;
 use iowhy_stack::trace::Dev;
 use iowhy_text::diagnose::Problems;
 
@@ -67,6 +68,7 @@ const LOADS: &[Load] = &[
     ("randread", "4k", 1, 50),
     ("read", "128k", 1, 50),
     ("randread", "1m", 8, 0),
+    ("randread", "32k", 16, 0),
     ("randread", "4k", 64, 0),
     ("read", "128k", 8, 0),
 ];
@@ -86,6 +88,10 @@ const SCRATCH: &str = "256m";
 const PAUSED_HZ: u32 = 40;
 const PAUSED: u32 = 10;
 const AT_ONCE: &str = "200ms";
+
+/// A probe of this length has two passes, one with a recording of all layers and one of requests alone: the former slows
+/// the calls, and the device where processors serve it.
+const LONG: Duration = Duration::from_secs(5);
 
 /// Least time of a load, and most calls of one.
 const SHORTEST: Duration = Duration::from_millis(120);
@@ -111,18 +117,34 @@ impl Profile {
         };
         let node = Path::new("/dev").join(&name);
         let failed = |what: String| ProbeError::Run { path: node.clone(), what };
-        let sectors = size_of(&name).unwrap_or(0.0);
-        let mut jobs = made(&jobs(&node, sectors as u64 / 2048, length, scratch)).map_err(&failed)?;
-        jobs.plan.allow.write.extend(scratch.map(Path::to_owned));
+        let mib = size_of(&name).unwrap_or(0.0) as u64 / 2048;
+        let device = Dev::new(major, minor);
         let paths: Vec<PathBuf> = std::iter::once(node.clone()).chain(scratch.map(Path::to_owned)).collect();
-        let run = || iowhy_live::run::run(&jobs.plan, &|_| {});
-        let (outcome, captured) = recording::during(Level::Layers, &paths, run)?;
-        let outcome = outcome.map_err(|error| failed(error.to_string()))?;
-        let errors: u64 = outcome.threads.iter().map(|thread| thread.nr_errors).sum();
-        if errors > 0 {
-            return Err(failed(iowhy_text::count(errors, "call failed", "calls failed")));
-        }
-        let mut profile = Profile::of_trace(&captured.trace, Dev::new(major, minor));
+        let pass = |level, rounds, length| {
+            let mut jobs = made(&jobs(&node, mib, rounds, length, scratch)).map_err(&failed)?;
+            jobs.plan.allow.write.extend(scratch.map(Path::to_owned));
+            let run = || iowhy_live::run::run(&jobs.plan, &|_| {});
+            let (outcome, captured) = recording::during(level, &paths, run)?;
+            let outcome = outcome.map_err(|error| failed(error.to_string()))?;
+            let errors: u64 = outcome.threads.iter().map(|thread| thread.nr_errors).sum();
+            if errors > 0 {
+                return Err(failed(iowhy_text::count(errors, "call failed", "calls failed")));
+            }
+            let names = jobs.threads.iter().map(|thread| jobs.file.jobs[thread.job].name.clone());
+            let latencies = outcome.threads.into_iter().map(|thread| thread.latency[0].total.clone());
+            Ok((captured.trace, names.zip(latencies).collect::<Vec<(String, Histogram)>>()))
+        };
+        let mut profile = if length < LONG {
+            Profile::of_trace(&pass(Level::Layers, 1, length)?.0, device)
+        } else {
+            let (layers, _) = pass(Level::Layers, 1, length / 3)?;
+            let (requests, latencies) = pass(Level::Light, 2, length - length / 3)?;
+            Profile::of_passes(&layers, &requests, device, &|load| {
+                let mut latency = Histogram::default();
+                latencies.iter().filter(|(name, _)| name.starts_with(load)).for_each(|(_, of)| latency.merge(of));
+                latency.quantile(1, 2).map(|ns| ns as f64)
+            })
+        };
         if profile.service.rows.iter().all(Vec::is_empty) {
             return Err(ProbeError::Nothing(node));
         }
@@ -192,15 +214,14 @@ pub(crate) fn paced(disk: &str) -> Option<Paced> {
     (!outcome.interrupted && (0..4).all(steady)).then_some(Paced { paused, at_once })
 }
 
-/// The loads as jobs of fio, on a disk of `mib` MiB.
-fn jobs(node: &Path, mib: u64, length: Duration, scratch: Option<&Path>) -> String {
-    let rounds = if length < Duration::from_secs(5) { 1 } else { 2 };
+/// The loads as jobs of fio, on a disk of `mib` MiB; all of them `rounds` times.
+fn jobs(node: &Path, mib: u64, rounds: u32, length: Duration, scratch: Option<&Path>) -> String {
     let written = if scratch.is_some() { WRITES.len() + 1 } else { 0 };
     let least = SHORTEST.max(length / 60);
-    let nr = (length.as_nanos() / least.as_nanos() / rounds) as usize;
+    let nr = (length.as_nanos() / least.as_nanos()) as usize / rounds as usize;
     let reads = &LOADS[..LOADS.len().min(nr.saturating_sub(written).max(4))];
     // Some time goes by between two loads.
-    let each = (length / (rounds as u32 * (reads.len() + written) as u32)).mul_f64(0.9).as_millis().max(20);
+    let each = (length / (rounds * (reads.len() + written) as u32)).mul_f64(0.9).as_millis().max(20);
     let mut text = format!("[global]\nruntime={each}ms\nnumber_ios={MOST_CALLS}\nrandrepeat=0\nstonewall\n");
     text.push_str("[warm]\nfilename=/proc/self/exe\nrw=read\nbs=64k\nsize=4m\ninvalidate=0\n");
     for bs in ["4k", "64k"] {
@@ -237,8 +258,9 @@ mod tests {
 
     #[test]
     fn loads_are_jobs_and_only_those_on_a_scratch_file_write() {
-        for (seconds, scratch, most) in [(1, None, 16), (120, None, 47), (120, Some(Path::new("/tmp/scratch")), 61)] {
-            let text = jobs(Path::new("/dev/null"), 4096, Duration::from_secs(seconds), scratch);
+        for (seconds, scratch, most) in [(1, None, 16), (120, None, 49), (120, Some(Path::new("/tmp/scratch")), 63)] {
+            let rounds = if seconds == 1 { 1 } else { 2 };
+            let text = jobs(Path::new("/dev/null"), 4096, rounds, Duration::from_secs(seconds), scratch);
             let mut problems = Problems::default();
             let world = World { live: true, ..World::empty() };
             let file = iowhy_fio::parse("probe", &text, &world, &mut problems);

@@ -85,6 +85,17 @@ fn the_parameters_of_a_simple_device_are_found() {
 }
 
 #[test]
+fn a_link_has_a_share_for_commands_and_one_for_bytes() {
+    // 20 us for each command, and 200 MB/s.
+    let took = |bytes: f64| 20e-6 + bytes / 200e6;
+    let peaks = [1e6, 4096.0].map(|bytes| [1.0 / took(bytes), bytes]);
+    let links = fit::links([Some([peaks[0][0] * 1e6, 1e6]), Some(peaks[1])]);
+    let shown: Vec<_> = links.iter().map(|link| link.map(|of| of.map(f64::round))).collect();
+    assert_eq!(shown, [[None, None], [Some(200.0), Some(20.0)], [Some(199.0), None], [None, Some(40.0)]]);
+    assert_eq!(fit::links([None, None]), [[None, None]; 3]);
+}
+
+#[test]
 fn shipped_devices_are_predicted_by_profiles_of_them() {
     for (name, most) in [("nvme", 12.0), ("virtio", 12.0), ("ssd-sata-2011", 25.0), ("sata-2014", 25.0)] {
         let profile = fit::fit(&probed(name, &[], 1));

@@ -132,6 +132,25 @@ fn what_a_dead_process_left_is_undone_the_latest_first() {
 }
 
 #[test]
+fn a_lock_that_outlives_its_owner_for_a_moment_is_waited_for() {
+    let scratch = Scratch::new("forked");
+    let ledger = scratch.ledger();
+    let folder = ledger.create_directory(&scratch.path("d")).expect("a folder");
+    let (child, path) = locked(&ledger.book).file.take().expect("a ledger that has entries");
+    std::mem::forget(folder);
+    fs::rename(&path, path.with_file_name("0-1-0.ledger")).expect("a ledger can be renamed");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(child);
+        });
+        let left = sweep(&scratch.path("state")).expect("a sweep");
+        assert_eq!(left.iter().map(|left| &left.state).collect::<Vec<_>>(), [&State::Undone]);
+    });
+    assert_eq!(scratch.names(), [] as [String; 0]);
+}
+
+#[test]
 fn what_is_not_ours_any_more_is_left_alone() {
     let scratch = Scratch::new("foreign");
     let ledger = scratch.ledger();
