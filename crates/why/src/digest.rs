@@ -26,6 +26,8 @@
 mod commands;
 pub mod discards;
 mod figures;
+pub mod in_place;
+mod pages;
 pub mod partial;
 mod tally;
 mod waits;
@@ -33,9 +35,7 @@ pub mod wall;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use iowhy_stack::event::{
-    CallId, Content, Dir, Event, EventSink, Eviction, JournalStep, MergeKind, Op, RaKind, RqId, What,
-};
+use iowhy_stack::event::{CallId, Content, Dir, Event, EventSink, Eviction, JournalStep, MergeKind, Op, RqId, What};
 use iowhy_stack::lifecycle::{Bio, Stage, Step};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
@@ -137,6 +137,8 @@ const STREAMS: usize = 32;
 #[derive(Clone, Debug, Default)]
 struct FileState {
     ends: VecDeque<u64>,
+    /// The page behind the last one that a read put into the cache.
+    added_to: u64,
     open_calls: u32,
     last_end: Nanos,
     /// Pages in the cache put there by the workload, and by others.
@@ -596,73 +598,6 @@ impl Observer {
         }
     }
 
-    /// These pages were requested.
-    fn use_pages(&mut self, file: u32, first: u64, nr: u64) {
-        self.out.windows.used += self.ahead.remove(file, first, nr);
-    }
-
-    fn window(&mut self, call: Option<usize>, kind: RaKind, nr_pages: u32) {
-        let windows = &mut self.out.windows;
-        windows.count[kind as usize] += 1;
-        windows.pages[kind as usize] += u64::from(nr_pages);
-        if matches!(kind, RaKind::Sync | RaKind::Async) {
-            windows.sizes.add(u64::from(nr_pages));
-        }
-        let Some(call) = call.map(|call| &mut self.calls[call]) else { return };
-        if kind != RaKind::Async {
-            call.missed = true;
-        }
-        call.touched_cache = true;
-        call.singles += u32::from(kind == RaKind::Single);
-        if call.sequential && kind == RaKind::Sync {
-            windows.sequential_sizes.add(u64::from(nr_pages));
-        }
-        if u64::from(nr_pages) < call.last - call.first + 1 && kind == RaKind::Force {
-            windows.in_pieces += 1;
-        }
-    }
-
-    fn page_add(&mut self, call: Option<usize>, file: u32, page: u64, nr_pages: u32) {
-        let nr = u64::from(nr_pages);
-        self.out.cache.added += nr;
-        self.out.cache.again += self.ever.insert(file, page, nr);
-        self.cached.insert(file, page, nr);
-        let state = self.files.entry(file).or_default();
-        state.cached[usize::from(call.is_none())] += nr;
-        self.out.cache.most = self
-            .out
-            .cache
-            .most
-            .max(self.out.cache.added.saturating_sub(self.out.cache.reclaimed + self.out.cache.dropped));
-        let Some(call) = call else {
-            if self.stranger {
-                self.others.insert(file, page, nr);
-                self.out.foreign.pages += nr;
-            }
-            return;
-        };
-        let call = &mut self.calls[call];
-        call.cut = None;
-        call.touched_cache = true;
-        if call.op != Op::Read {
-            return;
-        }
-        call.pending.push_back((file, page, nr_pages));
-        // Only what the call does not ask for itself is read ahead.
-        if file == call.file {
-            let end = page + nr;
-            for (from, to) in [(page, end.min(call.first)), (page.max(call.last + 1), end)] {
-                if from < to {
-                    self.ahead.insert(file, from, to - from);
-                    self.out.windows.ahead += to - from;
-                }
-            }
-        } else {
-            // What is copied without a write call is dirty at its goal. Pages of a map are read: see `bio`.
-            self.dirtied += nr;
-        }
-    }
-
     fn bio(&mut self, id: CallId, call: Option<usize>) {
         let Some(&mut Bio { at, dir, content, sector, nr_sectors, .. }) = self.commands.life.bio(id) else { return };
         let way = dir as usize;
@@ -679,7 +614,12 @@ impl Observer {
                 call.written += u64::from(nr_sectors) * SECTOR_BYTES;
             }
             call.own_data_bio |= content == Content::Data;
-            if dir == Dir::Read && content == Content::Data {
+            if dir == Dir::Read
+                && content == Content::Data
+                && let Some(map) = call.map_at(sector)
+            {
+                (wanted, pages) = (true, Some(map));
+            } else if dir == Dir::Read && content == Content::Data {
                 let mut left = (u64::from(nr_sectors) * SECTOR_BYTES).div_ceil(PAGE_BYTES);
                 let known = !call.pending.is_empty();
                 wanted = !known;
@@ -836,5 +776,31 @@ mod tests {
             let time = Digest::of(&events).time;
             assert_eq!(time.of(Layer::Device), 480.0 + 180.0, "{parts} parts: {time:?}");
         }
+    }
+
+    /// A stream of two calls adds three pages, of which the second is cached, then a map's page: its read is one that
+    /// the call waits for, and the page that was there a hole.
+    #[test]
+    fn pages_that_were_there_are_holes_and_a_read_of_a_map_is_a_lookup() {
+        let mut events = Vec::new();
+        let mut put = |at, call, what| events.push(Event { at: Nanos(at), call: CallId(call), what });
+        let (op, file, dir, content, len_bytes) = (Op::Read, FileId(0), Dir::Read, Content::Data, 8192);
+        for (at, call, page) in [(10, 1, 0), (100, 2, 2)] {
+            put(at, call, What::CallStart { op, file, offset: page * 4096, len_bytes });
+            put(at + 1, call, What::PageAdd { file, page: PageIndex(page), nr_pages: 1 });
+            if call == 2 {
+                put(at + 2, call, What::PageAdd { file: FileId(1), page: PageIndex(50), nr_pages: 1 });
+            }
+            for (nr, sector) in [(0, 400), (1, 8 * page)].into_iter().skip(2 - call as usize) {
+                let (rq, at, sector) = (RqId(call as u32 * 2 + nr), at + 10 * u64::from(nr), Sector(sector));
+                put(at + 3, call, What::BioQueue { dir, content, sector, nr_sectors: 8 });
+                put(at + 3, call, What::GetRequest { rq });
+                put(at + 4, 0, What::Issue { rq, dir, content, sector, nr_sectors: 8, in_flight: 1 });
+                put(at + 9, 0, What::Complete { rq, dir, nr_sectors: 8 });
+            }
+            put(at + 30, call, What::CallEnd { op, file, len_bytes });
+        }
+        let found = Digest::of(&events);
+        assert_eq!((found.windows.holes, found.bios.lookups), ([1, 1], 1));
     }
 }

@@ -35,7 +35,7 @@ use iowhy_trace::join::{Joined, Who, beside, join};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
 use iowhy_why::digest::{Digest, Observer};
-use iowhy_why::digest::{discards, partial, wall};
+use iowhy_why::digest::{discards, in_place, partial, wall};
 use iowhy_why::rules::Need;
 
 /// Settings of an explanation.
@@ -340,6 +340,7 @@ fn followed(read: &mut Trace, seed: u64, beside: Extra, side: &mut Side) -> (Joi
     digest.foreign.dropped = joined.others_dropped;
     (digest.foreign.discards, digest.foreign.discarding) = discards::of(&joined);
     digest.workload.read_first = partial::of(&joined);
+    digest.sync.in_place = in_place::of(&joined);
     let others = joined.putters.iter().filter(|putter| !putter.own);
     digest.foreign.names = others.map(|putter| (putter.name.clone(), putter.nr_pages)).collect();
     side.lost += read.lost;

@@ -41,8 +41,9 @@ const ENOUGH: usize = 40;
 const SERVERS: &[u32] = &[1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 /// Streams that are followed, as by the device.
 const STREAMS: usize = 8;
-/// Most commands that a number of servers is tried on.
+/// Most commands that a number of servers is tried on, and that times are drawn from: tails need many.
 const MOST_TRIED: usize = 20_000;
+const MOST_DRAWN: usize = 100_000;
 const LEVEL: f64 = 0.95;
 /// Share of the unlikeness above which a change is not kept.
 const KEPT: f64 = 0.97;
@@ -515,6 +516,10 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
                 best = found;
             }
         }
+    }
+    if tried.len() < samples.len() {
+        let drawn = &samples[..samples.len().min(MOST_DRAWN)];
+        best = fitted(drawn, &in_company(drawn), best.shape);
     }
     let Fitted { shape, service, chosen, .. } = best;
     let mut fields = shape.fields();

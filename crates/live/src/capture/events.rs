@@ -31,6 +31,8 @@ pub(super) enum Place {
     Remap,
     /// A task's state: only if some tasks are named, or at the full level.
     State,
+    /// That of a worker of io_uring, which is no fork of its task: by name.
+    Worker,
 }
 
 /// An event of the table.
@@ -354,6 +356,7 @@ pub(super) const EVENTS: &[Event] = &[
     besides(&["syscalls/sys_exit_io_uring_enter"]),
     besides(&["io_uring/io_uring_submit_req", "io_uring/io_uring_submit_sqe"]),
     besides(&["io_uring/io_uring_complete"]),
+    Event { place: Place::Worker, ..besides(&["io_uring/io_uring_complete"]) },
     besides(&["io_uring/io_uring_queue_async_work"]),
     besides(&["syscalls/sys_enter_fadvise64"]),
     besides(&["syscalls/sys_exit_fadvise64"]),
@@ -454,6 +457,7 @@ pub(super) fn filter(place: Place, ask: &Ask) -> Option<String> {
     };
     let text = match place {
         Place::Task | Place::State => None,
+        Place::Worker => Some("comm ~ \"iou-wrk-*\"".to_owned()),
         Place::Block => devices(&["dev"]),
         Place::Remap => devices(&["dev", "old_dev"]),
         Place::Page | Place::Leaving => pages(ask),

@@ -319,7 +319,8 @@ impl Plan {
 
     fn copy(&mut self, event: &Event, name: &str, ask: &Ask) -> Option<Format> {
         let nr = self.copied.len();
-        let mut format = described(name).filter(|_| nr < COPIES)?;
+        // Limit: programs have no filter by name, and follow forks alone, which a worker of io_uring is not.
+        let mut format = described(name).filter(|_| nr < COPIES && event.place != Place::Worker)?;
         format.id = COPIED | nr as u16;
         let text = if format.fields.iter().any(|field| field.located) { TEXT } else { 0 };
         let end = format.fields.iter().map(|field| field.offset + field.size).max().unwrap_or(8);

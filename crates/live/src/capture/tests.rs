@@ -418,6 +418,7 @@ fn filters_name_files_and_devices() {
     let text = "s_dev == 7 || (i_ino == 7 && s_dev < 1048576) || s_dev == 8 || (i_ino == 8 && s_dev < 1048576)";
     assert_eq!(filter(Place::Page, &devices).as_deref(), Some(text));
     assert_eq!(filter(Place::Task, &devices), None);
+    assert_eq!(filter(Place::Worker, &devices).as_deref(), Some("comm ~ \"iou-wrk-*\""));
     // A kernel takes no filter longer than a page.
     let many = Ask { inodes: (0..1000).map(|ino| inode(9, ino)).collect(), ..Ask::default() };
     assert_eq!(filter(Place::Page, &many).as_deref(), Some("s_dev == 9"));

@@ -84,7 +84,7 @@ impl Instances {
                 Place::Task | Place::State => &tasks,
                 Place::Leaving if ask.sees_reclaim() => &devices,
                 Place::Page | Place::Leaving if ask.inodes.is_empty() && ask.devices.is_empty() => &tasks,
-                Place::Page | Place::Leaving | Place::Block | Place::Remap => &devices,
+                Place::Page | Place::Leaving | Place::Block | Place::Remap | Place::Worker => &devices,
             };
             let offered = |name: &&&str| !ask.leaves_out(name) && instance.offers(name);
             let Some(name) = event.names.iter().find(offered) else {

@@ -114,6 +114,8 @@ pub struct Windows {
     pub closes: [u64; 4],
     /// Windows of whole calls that had more pages than the largest window seen: read in pieces.
     pub in_pieces: u64,
+    /// Stretches of pages that were there already between two that a stream added, and their pages.
+    pub holes: [u64; 2],
 }
 
 /// Bios on their way into requests.
@@ -156,6 +158,8 @@ pub struct Sync {
     pub in_front: u64,
     /// Files that were synced.
     pub files: u64,
+    /// Calls of fsync after writes in place, for which fdatasync would do.
+    pub in_place: u64,
     /// Syncs whose task wrote no data in them.
     pub empty: u64,
     pub commits: u64,

@@ -6,7 +6,7 @@ use super::cost::{Bounds, Cost, Facts, MARKED};
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
-use iowhy_stack::units::PAGE_BYTES;
+use iowhy_stack::units::{PAGE_BYTES, PAGE_SECTORS};
 
 pub(super) const RULE: Rule = Rule {
     name: "cold-cache",
@@ -91,30 +91,38 @@ const SHORT: f64 = 0.01;
 /// Parts of the cost: what would have been found may still wait for its neighbours.
 const PARTS: Bounds = [0.6, 1.0];
 
-/// Of one side it is known what the cache had before only where pages come back that somebody else took out.
+/// Of one side it is known what the cache had before only where pages come back that somebody took out.
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let (cache, seen) = (&facts.digest.cache, facts.digest.foreign.dropped);
     let (again, added) = (cache.again as f64, cache.added.max(1) as f64);
     // Of tasks that are not followed it is only seen that the pages are gone.
     let gone = cache.again.saturating_sub(cache.reclaimed + cache.dropped);
     let short = facts.counter("memory_some_pressure_ns") > SHORT * facts.whole_ns;
-    let dropped = if short { seen } else { seen.max(gone) };
-    if again == 0.0 || (dropped as f64) < BY_OTHERS * again || cache.reclaimed > dropped {
-        return None;
-    }
-    let back = again.min(dropped as f64);
+    let by_others = if short { seen } else { seen.max(gone) };
+    // Pages of a file that is written anew come back without a read.
+    let read = facts.digest.commands.own_sectors[0] / PAGE_SECTORS;
+    let itself = if read >= cache.again { cache.dropped } else { 0 };
+    let enough = |dropped: u64| again > 0.0 && dropped as f64 >= BY_OTHERS * again && cache.reclaimed <= dropped;
+    let (dropped, who, setting) = match (enough(by_others), enough(itself)) {
+        (true, _) => (by_others, "another process", "the process that drops them (POSIX_FADV_DONTNEED, drop_caches)"),
+        (false, true) => {
+            (itself, "the program itself", "no POSIX_FADV_DONTNEED on what is read again (dd without iflag=nocache)")
+        }
+        (false, false) => return None,
+    };
+    let part = (again.min(dropped as f64) / added).min(1.0);
     Some(Cost {
-        ns: facts.reads_wait() * (back / added).min(1.0),
+        ns: facts.reads_wait() * part,
         bounds: PARTS,
         confidence: MARKED,
         claim: format!(
-            "{:.0} % of the pages that are read had been in the page cache before another process dropped them",
-            100.0 * (back / added).min(1.0)
+            "{:.0} % of the pages that are read had been in the page cache before {who} dropped them",
+            100.0 * part
         ),
-        setting: "the process that drops them (POSIX_FADV_DONTNEED, drop_caches)".to_owned(),
+        setting: setting.to_owned(),
         evidence: vec![
             ("pages read again", again, Unit::Pages),
-            ("pages that other processes dropped", dropped as f64, Unit::Pages),
+            ("dropped pages", dropped as f64, Unit::Pages),
             ("time that reads wait for I/O", facts.reads_wait(), Unit::Ns),
         ],
     })
@@ -189,5 +197,22 @@ mod tests {
             ("SHORT", short, 10_000.0, 10_001.0),
         ];
         hold_cost(&RULE, dropped, (40.0, 0.85), edges);
+        let itself = || {
+            Alone::of(|a| {
+                a.requests(0, 50, 8, 8e5);
+                let cache = &mut a.digest.cache;
+                (cache.added, cache.again, cache.dropped) = (100, 50, 50);
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            (
+                "BY_OTHERS, itself",
+                |a, x| (a.digest.cache.dropped, a.digest.cache.reclaimed) = (x as u64, 24),
+                25.0,
+                24.0,
+            ),
+            ("read", |a, x| a.digest.commands.own_sectors[0] = x as u64, 400.0, 399.0),
+        ];
+        hold_cost(&RULE, itself, (40.0, 0.85), edges);
     }
 }

@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use super::cost::{Cost, Facts, SEEN};
-use super::instead;
-use super::{Figure, Match, Rule, grade};
+use super::{Figure, Match, Rule, grade, instead, window_closed_by_hits};
 use crate::delta::{Delta, Unit};
 use iowhy_stack::units::{PAGE_SECTORS, SECTOR_BYTES};
 
@@ -40,6 +39,8 @@ pub(super) const RULE: Rule = Rule {
 const AS_LARGE: Range<f64> = 0.9..1.1;
 /// Share of the reads that are direct, beyond which windows cannot be compared.
 const DIRECT: f64 = 0.9;
+/// Bytes of the read requests over those of the pages put into the cache, beyond which most are for something else.
+const OTHERS: f64 = 1.5;
 /// Pages read for an operation, slow over fast, if they are equally many.
 const AS_MANY: Range<f64> = 0.8..1.25;
 /// Sizes and numbers of windows, slow over fast: a window may end at the end of a piece.
@@ -118,7 +119,10 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     // Pages are written into the cache, too, and so the requests have to be as many.
     let pieces = (window / size.max(1.0)).min(super::reads::share(d.commands.issued[0], windows));
     let enough = windows >= ENOUGH || windows >= FEW.0 && pieces >= FEW.1;
-    let streams = facts.streams >= STREAMS && direct < DIRECT && enough;
+    // Of requests that bring other pages, as those of a swap file do, windows say nothing.
+    let others = size * requests > OTHERS * (d.cache.added * PAGE_SECTORS) as f64;
+    let streams =
+        facts.streams >= STREAMS && direct < DIRECT && enough && !others && !window_closed_by_hits::cuts(facts);
     if !streams || pieces < PIECES || side_by_side.max(joinable) >= SIDE_BY_SIDE {
         return None;
     }
@@ -227,13 +231,18 @@ mod tests {
             few(a, 4.0);
             a.digest.cache.added = pages as u64;
         }
+        fn less(a: &mut Alone, pages: f64) {
+            a.requests(0, 64, 16, 1e6);
+            a.digest.cache.added = pages as u64;
+        }
         let edges: &[AloneEdge] = &[
             ("STREAMS", |a, x| a.streams = x, 0.5, 0.49),
             ("ENOUGH", |a, x| a.digest.windows.sizes = spread(x as u64, 32.0), 16.0, 15.0),
             ("FEW", few, 4.0, 3.0),
             ("FEW, pieces", pieces, 512.0, 511.0),
             ("a window", |a, x| a.set("recording", "disk", ["", "sda"][x as usize]), 0.0, 1.0),
-            ("PIECES", |a, x| a.digest.cache.added = x as u64, 128.0, 127.0),
+            ("PIECES", less, 128.0, 127.0),
+            ("OTHERS", |a, x| a.digest.cache.added = x as u64, 342.0, 341.0),
             ("PIECES, of requests", |a, x| a.digest.commands.issued[0] = x as u64, 64.0, 63.0),
             ("SIDE_BY_SIDE", |a, x| a.digest.commands.contiguous[0] = x as u64, 127.0, 128.0),
             ("SIDE_BY_SIDE, apart", |a, x| a.digest.bios.could_join[0] = x as u64, 127.0, 128.0),

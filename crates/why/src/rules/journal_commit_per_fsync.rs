@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use super::{Figure, Match, Rule, Switch, grade};
+use super::cost::{Bounds, Cost, Facts, SEEN};
+use super::{Figure, IN_CALLS, Match, Rule, Switch, grade, reads};
 use crate::delta::{Delta, Unit};
-use crate::digest::Digest;
+use crate::digest::{Digest, KIND_SYNC};
 
 pub(super) const RULE: Rule = Rule {
     name: "journal-commit-per-fsync",
@@ -25,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::Other("filesystem"), Switch::OtherKind("filesystem.")],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Ratio of syncs per operation: within a tenth both sides ask for the same.
@@ -81,10 +82,47 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Syncs that need no commit, at least, and their part of all syncs.
+const NEEDLESS: u64 = 10;
+const MOSTLY: f64 = 0.6;
+/// Commits for each sync: with fewer, several share one.
+const A_COMMIT: f64 = 0.6;
+/// Parts of the cost: commits overlap with the data, and flushes of one file's data may take as long.
+const PARTS: Bounds = [0.6, 1.1];
+
+/// Syncs of data that was written in place: a commit writes down when.
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let (sync, syncs) = (&facts.digest.sync, facts.digest.workload.calls[KIND_SYNC]);
+    let commits = reads::share(sync.commits, syncs);
+    if sync.in_place < NEEDLESS || (sync.in_place as f64) < MOSTLY * syncs as f64 || commits < A_COMMIT {
+        return None;
+    }
+    // A sync without it flushes, too, but has less to flush.
+    let each = (sync.commit.mean() - f64::midpoint(0.0, sync.flush.median())).max(0.0);
+    let time = facts.of_kinds(&[KIND_SYNC], IN_CALLS);
+    Some(Cost {
+        ns: (each * sync.in_place.min(sync.commits) as f64).min(time),
+        bounds: PARTS,
+        confidence: SEEN,
+        claim: format!(
+            "{} of {syncs} syncs are fsync after writes in place: a commit of the journal each, {:.1} ms",
+            sync.in_place,
+            sync.commit.mean() / 1e6
+        ),
+        setting: "fdatasync in place of fsync".to_owned(),
+        evidence: vec![
+            ("commits for each sync", commits, Unit::Ratio),
+            ("time of a commit", sync.commit.mean(), Unit::Ns),
+            ("time of a flush", sync.flush.median(), Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
+    use crate::digest::{KIND_SYNC, Layer};
 
     /// A thousand syncs that take twice the time on the slow side.
     fn syncs() -> Pair {
@@ -129,6 +167,35 @@ mod tests {
             ),
         ];
         hold(&RULE, blocks, 0.7448, edges);
+    }
+
+    #[test]
+    fn costs() {
+        // A hundred syncs of 8 us with a commit of 6 us and a flush of 2.
+        fn syncs(a: &mut Alone, nr: u64) {
+            a.digest.workload.calls[KIND_SYNC] = nr;
+            (a.digest.sync.in_place, a.digest.sync.commits) = (nr, nr);
+        }
+        let needless = || {
+            Alone::of(|a| {
+                syncs(a, 100);
+                a.digest.time.ns[KIND_SYNC][Layer::Device as usize] = 8e5;
+                (a.digest.sync.commit, a.digest.sync.flush) = (spread(100, 6000.0), spread(100, 2000.0));
+            })
+        };
+        let few = || {
+            Alone::of(|a| {
+                *a = needless();
+                syncs(a, 10);
+                a.digest.sync.commit = spread(10, 60_000.0);
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("MOSTLY", |a, x| a.digest.sync.in_place = x as u64, 60.0, 59.0),
+            ("A_COMMIT", |a, x| a.digest.sync.commits = x as u64, 60.0, 59.0),
+        ];
+        hold_cost(&RULE, needless, (50.0, 0.8), edges);
+        hold_cost(&RULE, few, (59.0, 0.8), &[("NEEDLESS", |a, x| syncs(a, x as u64), 10.0, 9.0)]);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Calls free memory before they get any.
 
-use super::cost::{Bounds, Cost, Facts};
-use super::recorded;
-use super::{Figure, Match, Rule};
+use super::cost::{Bounds, Cost, Facts, TRIPS};
+use super::{Figure, Match, Rule, instead, recorded};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
+use iowhy_stack::units::PAGE_SECTORS;
 
 pub(super) const RULE: Rule = Rule {
     name: "memory-reclaim",
@@ -86,6 +86,16 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 /// Confidence of the cost without and with a group at its limit, and its bounds.
 const ALONE: (f64, f64, Bounds) = (0.76, 0.89, [0.6, 1.1]);
 
+/// Part of the bytes that are read which go into no file's cache, from which on swap is read.
+const FROM_SWAP: f64 = 0.5;
+
+/// Part of the bytes that are read which come from swap: pages that no file's cache gets, and no direct call.
+fn from_swap(facts: &Facts<'_>) -> f64 {
+    let (size, nr) = instead::own(facts, 0);
+    let others = 1.0 - (facts.digest.cache.added * PAGE_SECTORS) as f64 / (size * nr).max(1.0);
+    if others >= FROM_SWAP && facts.digest.workload.direct[0] == 0 { others } else { 0.0 }
+}
+
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let wall = facts.digest.wall.as_ref()?;
     let cache = &facts.digest.cache;
@@ -93,6 +103,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let again = cache.again.min(cache.reclaimed) as f64;
     let waits = facts.reads_wait() + facts.of_kinds(&[0], &[Layer::Lock]);
     let waits = waits * again / (cache.added.max(1)) as f64;
+    let swapped = from_swap(facts);
+    let swap_waits = facts.of_kinds(instead::kinds(0), &TRIPS) * swapped;
     let limit = facts.setting(|of, key| of == "cgroup" && key.starts_with("memory."));
     let hits = facts.counter("memory_limit_hits");
     if wall.reclaim.1 == 0 {
@@ -100,14 +112,18 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     }
     let (without, with, bounds) = ALONE;
     Some(Cost {
-        ns: wall.reclaim.0 + waits,
+        ns: wall.reclaim.0 + waits.max(swap_waits),
         bounds,
         confidence: if hits > 0.0 || limit.is_some() { with } else { without },
         claim: format!(
-            "{}: calls reclaim memory for {:.0} ms, and {:.0} % of the pages are read again",
+            "{}: calls reclaim memory for {:.0} ms, and {}",
             limit.map_or("memory is short".to_owned(), |(key, value)| format!("the control group has {key}={value}")),
             wall.reclaim.0 / 1e6,
-            100.0 * again / (cache.added.max(1)) as f64
+            if swapped > 0.0 {
+                format!("{:.0} % of the bytes that are read come from swap", 100.0 * swapped)
+            } else {
+                format!("{:.0} % of the pages are read again", 100.0 * again / (cache.added.max(1)) as f64)
+            }
         ),
         setting: limit.map_or("more memory".to_owned(), |(key, _)| format!("{key} raised")),
         evidence: vec![
@@ -120,7 +136,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Alone, Edge, Pair, hold, hold_cost, spread, sure};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread, sure};
     use super::RULE;
     use crate::digest::wall::Wall;
 
@@ -181,5 +197,17 @@ mod tests {
             })
         };
         hold_cost(&RULE, short, (50.0, 0.89), &[("reclaims", reclaims, 1.0, 0.0)]);
+        // Three of four pages that were read are in no file's cache.
+        fn added(a: &mut Alone, pages: f64) {
+            a.digest.wall = Some(Wall { reclaim: (0.0, 10), ..Wall::default() });
+            a.requests(0, 100, 32, 4e5);
+            a.digest.cache.added = pages as u64;
+        }
+        let swaps = || Alone::of(|a| added(a, 100.0));
+        let edges: &[AloneEdge] = &[
+            ("FROM_SWAP", added, 200.0, 201.0),
+            ("direct", |a, calls| a.digest.workload.direct[0] = calls as u64, 0.0, 1.0),
+        ];
+        hold_cost(&RULE, swaps, (30.0, 0.76), edges);
     }
 }

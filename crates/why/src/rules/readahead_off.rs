@@ -44,9 +44,10 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, windows};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, windows};
     use super::RULE;
-    use iowhy_stack::event::RaKind::{Async, Single};
+    use crate::digest::Layer;
+    use iowhy_stack::event::RaKind::{self, Async, Single};
     use iowhy_stack::event::UnplugCause;
     use iowhy_stack::units::PAGE_BYTES;
 
@@ -84,5 +85,25 @@ mod tests {
         hold(&RULE, either, 0.6, edges);
         let edges: &[Edge] = &[limit, ("SURE", |p, x| p.slow.time.waits = x as u64, 3.0, 2.0)];
         hold(&RULE, off, 0.95, edges);
+    }
+
+    #[test]
+    fn costs() {
+        // Windows of a page and no requests: reads wait for the process that serves them.
+        let served = || {
+            Alone::of(|a| {
+                a.set("/mnt/view", "read_ahead_kb", "0");
+                a.streams = 1.0;
+                a.digest.workload.calls[0] = 10;
+                a.digest.windows.count[RaKind::Single as usize] = 320;
+                a.digest.windows.pages[RaKind::Single as usize] = 320;
+                a.digest.time.ns[0][Layer::Lock as usize] = 5e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("of a mount", |a, x| a.set("/mnt/view", "read_ahead_kb", &x.to_string()), 4.0, 256.0),
+            ("windows", |a, x| a.digest.windows.pages[RaKind::Single as usize] = 320 * x as u64, 8.0, 32.0),
+        ];
+        hold_cost(&RULE, served, (48.4, 0.85), edges);
     }
 }

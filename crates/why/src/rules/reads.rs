@@ -125,6 +125,22 @@ pub(super) fn in_windows(facts: &Facts<'_>, kib: f64) -> Option<Saved> {
     instead::fewer(facts, 0, kib.min(most) * 1024.0 / 512.0, true)
 }
 
+/// The same of a file system that a process serves: each window is a trip to it, and no request of the reader. With the
+/// time that reads wait for it, ns, and the trips.
+fn served(facts: &Facts<'_>, kib: f64) -> Option<(Saved, f64, u64)> {
+    let d = facts.digest;
+    let trips: u64 = d.windows.count.iter().sum();
+    let mount = |of: &str, key: &str| of.starts_with('/') && key == "read_ahead_kb";
+    let growth = kib * 1024.0 / PAGE_BYTES as f64 / share(all_pages(d), trips).max(1.0);
+    if facts.setting(mount).is_none() || instead::own(facts, 0).1 > 0.0 || growth <= 1.0 {
+        return None;
+    }
+    let waits = facts.of_kinds(&[0], &[Layer::Pause, Layer::Lock, Layer::Ready]);
+    let code = facts.of_kinds(&[0], &[Layer::Cpu]);
+    let part = 1.0 - 1.0 / growth;
+    Some((Saved::of(waits * part, f64::midpoint(0.0, waits * part), (waits + code) * part), waits, trips))
+}
+
 /// The cost of a read-ahead limit far below the kernel's own, which streams meet: of one that turns it off, or another.
 pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
     let d = facts.digest;
@@ -137,20 +153,21 @@ pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
     let is_btrfs = |((_, key), value): (&(String, String), &String)| key == "filesystem" && value == "btrfs";
     let btrfs = key != "read_ahead_kb" && facts.settings.values.iter().any(is_btrfs);
     let usual = if btrfs { BTRFS_KB } else { USUAL_KB };
-    let saved = in_windows(facts, usual)?;
     let waits = facts.reads_wait();
+    let (saved, waits, trips) = match in_windows(facts, usual) {
+        Some(saved) => (saved, waits, d.time.waits),
+        None => served(facts, usual)?,
+    };
+    let trips = trips as f64 / facts.operations();
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
         confidence: MARKED,
-        claim: format!(
-            "{key}={limit:.0}: streams wait {:.2} times for each read, and {usual:.0} is usual",
-            d.time.waits as f64 / facts.operations()
-        ),
+        claim: format!("{key}={limit:.0}: streams wait {trips:.2} times for each read, and {usual:.0} is usual"),
         setting: format!("{key}={usual:.0}"),
         evidence: vec![
             ("pages in a window", share(all_pages(d), d.windows.count.iter().sum()), Unit::Pages),
-            ("waits for each read", d.time.waits as f64 / facts.operations(), Unit::Ratio),
+            ("waits for each read", trips, Unit::Ratio),
             ("time that reads wait for I/O", waits, Unit::Ns),
         ],
     })

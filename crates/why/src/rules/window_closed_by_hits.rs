@@ -5,10 +5,12 @@
 //! to 2.6.22 stop after 256 cached pages. Known limit: only simulated runs say why a window closed, and the kernels
 //! that do this are too old to be traced. Half-cached files on 2.6.5, 2.6.6 and 2.6.22 (runs of 128 KiB written, then
 //! all of it read) came out faster than files without cached pages, because hits save more than single pages cost: the
-//! rule is held by made-up digests only.
+//! rule is held by made-up digests only. Of one side: from 2.6.23 on windows stay, but cached pages cut them into requests.
 
-use super::{Figure, Match, Rule, grade, reads};
+use super::cost::{Cost, Facts, SEEN};
+use super::{Figure, Match, Rule, grade, instead, reads};
 use crate::delta::{Delta, Unit};
+use iowhy_stack::units::SECTOR_BYTES;
 
 pub(super) const RULE: Rule = Rule {
     name: "window-closed-by-hits",
@@ -18,17 +20,61 @@ pub(super) const RULE: Rule = Rule {
     single: super::Single::Counts,
     what: "Read-ahead closes its window because pages that it would read are cached already.",
     why: "A stretch of cached pages is taken as a sign that read-ahead is of no use. Behind it, where pages are \
-          missing again, they come one by one until the kernel has seen enough misses in a row.",
+          missing again, they come one by one until the kernel has seen enough misses in a row. Newer kernels keep \
+          the window, but each stretch of missing pages in it is a request of its own.",
     events: "Windows are closed by hits; afterwards calls of several pages get single pages, each waited for.",
-    example: "Reading on from a part of a file that was just read or written, on 2.6.6.",
+    example: "Reading on from a part of a file that was just read or written, on 2.6.6; reading a file of which \
+              lookups have cached pages here and there.",
     change: "Use a kernel from 2.6.23 on, or drop the cached part first (POSIX_FADV_DONTNEED).",
     refute: "With an empty cache at the start the difference stays.",
-    since: "2.6.5 to 2.6.22; worst before 2.6.7. On-demand read-ahead (2.6.23) looks at missing pages only.",
+    since: "2.6.5 to 2.6.22; worst before 2.6.7. On-demand read-ahead (2.6.23) looks at missing pages only, and is cut \
+            by the others.",
     consequences: &[],
     switches: &[super::Switch::Other("readahead"), super::Switch::DropPages],
     find,
-    cost: None,
+    cost: Some(cost),
 };
+
+/// Stretches of cached pages for each read request: nearly each request ends at one.
+const CUT: f64 = 0.6;
+/// The same, from which on requests that are not side by side in their file are none of its pieces.
+const SOME_CUT: f64 = 0.3;
+/// Stretches at least.
+const STRETCHES: u64 = 32;
+
+/// Windows that are cut into pieces by pages that were in the cache already.
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let (d, [stretches, cached]) = (facts.digest, facts.digest.windows.holes);
+    let (size, requests) = instead::own(facts, 0);
+    if stretches < STRETCHES || (stretches as f64) < CUT * requests {
+        return None;
+    }
+    let (kib, _) = facts.read_ahead_kb()?;
+    // Without them a window is one request, which reads the cached pages, too.
+    let missing = reads::share(d.cache.added, d.cache.added + cached);
+    let saved = instead::fewer(facts, 0, kib * 1024.0 / SECTOR_BYTES as f64 * missing, true)?;
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!(
+            "{stretches} stretches of pages that are cached already cut the windows into requests of {:.0} KiB",
+            size * SECTOR_BYTES as f64 / 1024.0
+        ),
+        setting: "the file dropped from the cache before it is read (POSIX_FADV_DONTNEED)".to_owned(),
+        evidence: vec![
+            ("cached stretches", stretches as f64, Unit::Count),
+            ("pages of a stretch", reads::share(cached, stretches), Unit::Pages),
+            ("mean size of a request", size * SECTOR_BYTES as f64, Unit::Bytes),
+        ],
+    })
+}
+
+/// Whether cached pages cut the requests of the reads: then their places are not side by side for that alone.
+pub(super) fn cuts(facts: &Facts<'_>) -> bool {
+    let [stretches, _] = facts.digest.windows.holes;
+    stretches as f64 >= SOME_CUT * instead::own(facts, 0).1
+}
 
 /// Factor by which more windows are closed by hits: one or two a run are chance.
 const MORE_HITS: f64 = 1.5;
@@ -72,8 +118,10 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost};
+    use super::super::fragmented_file;
     use super::RULE;
+    use crate::digest::Spread;
 
     /// Windows that hits have closed, after which a fifth of the reads comes page by page.
     fn closed() -> Pair {
@@ -103,5 +151,39 @@ mod tests {
         ];
         hold(&RULE, closed, 0.887, edges);
         hold(&RULE, barely, 0.8, &[("LEAST_SURE", |p, x| p.slow.windows.calls_split = x as u64, 60.0, 49.0)]);
+    }
+
+    #[test]
+    fn costs() {
+        // A hundred requests of two pages between cached ones; 128 KiB have half of their pages, which are 8 requests.
+        let cut = || {
+            Alone::of(|a| {
+                a.set("recording", "disk", "sda");
+                a.set("sda", "read_ahead_kb", "128");
+                a.requests(0, 100, 16, 1e6);
+                (a.digest.cache.added, a.digest.windows.holes) = (200, [100, 200]);
+            })
+        };
+        let edges: &[AloneEdge] = &[("CUT", |a, x| a.digest.windows.holes[0] = x as u64, 60.0, 59.0)];
+        hold_cost(&RULE, cut, (64.6, 0.8), edges);
+        let few = || {
+            let mut alone = cut();
+            alone.requests(0, 40, 16, 1e6);
+            alone.digest.windows.holes[0] = 32;
+            alone
+        };
+        hold_cost(&RULE, few, (64.6, 0.8), &[("STRETCHES", |a, x| a.digest.windows.holes[0] = x as u64, 32.0, 31.0)]);
+        // Pieces of a file.
+        let pieces = || {
+            Alone::of(|a| {
+                a.streams = 1.0;
+                a.requests(0, 256, 16, 1e6);
+                a.digest.windows.sizes = Spread::default();
+                (0..16).for_each(|_| a.digest.windows.sizes.add(32));
+                a.digest.cache.added = 512;
+            })
+        };
+        let edges: &[AloneEdge] = &[("SOME_CUT", |a, x| a.digest.windows.holes[0] = x as u64, 76.0, 77.0)];
+        hold_cost(&fragmented_file::RULE, pieces, (75.0, 0.8), edges);
     }
 }
