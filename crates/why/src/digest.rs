@@ -792,7 +792,7 @@ mod tests {
                 put(at + 2, call, What::PageAdd { file: FileId(1), page: PageIndex(50), nr_pages: 1 });
             }
             for (nr, sector) in [(0, 400), (1, 8 * page)].into_iter().skip(2 - call as usize) {
-                let (rq, at, sector) = (RqId(call as u32 * 2 + nr), at + 10 * u64::from(nr), Sector(sector));
+                let (rq, at, sector) = (RqId(call * 2 + nr), at + 10 * u64::from(nr), Sector(sector));
                 put(at + 3, call, What::BioQueue { dir, content, sector, nr_sectors: 8 });
                 put(at + 3, call, What::GetRequest { rq });
                 put(at + 4, 0, What::Issue { rq, dir, content, sector, nr_sectors: 8, in_flight: 1 });

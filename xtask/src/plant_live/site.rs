@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -38,7 +39,9 @@ pub(crate) struct Site {
 }
 
 /// Undo logs, in the order in which they are undone.
-const LOGS: [&str; 2] = ["undo.recording", "undo.case"];
+const LOGS: [&str; 3] = ["undo.recording", "undo.case", LEFT];
+/// Lines that failed. They are tried once more at the end, and no later case has to wait for them.
+const LEFT: &str = "undo.left";
 
 impl Site {
     /// A fresh one; the files below loop devices lie in `images`, or in it.
@@ -294,15 +297,21 @@ fn undo(log: &Path) -> Result<(), String> {
             fine
         });
         if !done {
-            failed.push(format!("{line}: {said}"));
+            failed.push((line, said));
         }
     }
-    if failed.is_empty() {
-        let _ = std::fs::remove_file(log);
-        Ok(())
-    } else {
-        Err(failed.join("; "))
+    let left = log.with_file_name(LEFT);
+    if log != left && !failed.is_empty() {
+        let lines: String = failed.iter().rev().map(|(line, _)| format!("{line}\n")).collect();
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(&left);
+        file.and_then(|mut file| file.write_all(lines.as_bytes()))
+            .map_err(|error| format!("{}: {error}", left.display()))?;
     }
+    if log != left || failed.is_empty() {
+        let _ = std::fs::remove_file(log);
+    }
+    let said: Vec<String> = failed.iter().map(|(line, said)| format!("{line}: {said}")).collect();
+    if said.is_empty() { Ok(()) } else { Err(said.join("; ")) }
 }
 
 fn start(command: &mut Command) -> Result<Child, String> {

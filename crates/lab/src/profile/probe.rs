@@ -1,9 +1,10 @@
 //! The active fit: reads of several sizes, in several orders and depths, recorded as a trace and fitted like any other.
 //!
 //! Loads are jobs of fio behind one another, the most useful first; the list is as long as there is time for, once with
-//! all layers recorded, and twice with requests alone, so that one half can be held back. Reads go to the whole disk past the page cache; nothing is written but the
-//! scratch file that the user names. Calls on this program's own file, which is in the page cache, show the cost of a
-//! call and a page. A signal ends it, and what was measured by then is fitted.
+//! all layers recorded, and twice with requests alone, so that one half can be held back. Reads go to the whole disk
+//! past the page cache; nothing is written but the scratch file that the user names. Calls on this program's own file,
+//! which is in the page cache, show the cost of a call and a page. A signal ends it, and what was measured by then is
+//! fitted.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -89,8 +90,8 @@ const PAUSED_HZ: u32 = 40;
 const PAUSED: u32 = 10;
 const AT_ONCE: &str = "200ms";
 
-/// A probe of this length has two passes, one with a recording of all layers and one of requests alone: the former slows
-/// the calls, and the device where processors serve it.
+/// A probe of this length has two passes, one with a recording of all layers and one of requests alone: the former
+/// slows the calls, and the device where processors serve it.
 const LONG: Duration = Duration::from_secs(5);
 
 /// Least time of a load, and most calls of one.

@@ -31,7 +31,7 @@ pub(super) enum Place {
     Remap,
     /// A task's state: only if some tasks are named, or at the full level.
     State,
-    /// That of a worker of io_uring, which is no fork of its task: by name.
+    /// That of a worker of io_uring, which its task has not forked: by name.
     Worker,
 }
 

@@ -8,7 +8,7 @@ use iowhy_stack::units::{Nanos, Sector};
 use proptest::prelude::*;
 
 use super::decode::{Decoded, Own};
-use super::events::{EVENTS, Place, filter};
+use super::events::{EVENTS, Event, Place, filter};
 use super::format;
 use super::instance::{lost_in_stats, parse_names};
 use super::letters::rwbs;
@@ -429,7 +429,10 @@ fn every_event_has_a_name_and_levels_grow() {
     for event in EVENTS {
         assert!(!event.names.is_empty() && event.names.iter().all(|name| name.matches('/').count() == 1), "{event:?}");
     }
-    let mut names: Vec<&str> = EVENTS.iter().flat_map(|event| event.names).copied().collect();
+    // The completions of io_uring's workers are one more entry.
+    let of_workers = |event: &Event| event.place == Place::Worker;
+    let names = EVENTS.iter().flat_map(|event| event.names.iter().map(move |name| (*name, of_workers(event))));
+    let mut names: Vec<(&str, bool)> = names.collect();
     names.sort_unstable();
     assert!(names.is_sorted_by(|one, other| one < other), "each is there once");
     let of = |level| EVENTS.iter().filter(|event| event.level <= level).count();

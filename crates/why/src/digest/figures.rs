@@ -50,8 +50,9 @@ pub struct Cache {
     pub misses: u64,
     /// Pages put in.
     pub added: u64,
-    /// Of these, pages that had been in before during the run.
+    /// Of these, pages that had been in before during the run, and those of them that reads put in.
     pub again: u64,
+    pub again_by_reads: u64,
     /// Pages taken out because memory was needed.
     pub reclaimed: u64,
     /// Pages taken out by advice, truncation or invalidation.

@@ -48,7 +48,8 @@ impl Observer {
     pub(super) fn page_add(&mut self, call: Option<usize>, file: u32, page: u64, nr_pages: u32) {
         let nr = u64::from(nr_pages);
         self.out.cache.added += nr;
-        self.out.cache.again += self.ever.insert(file, page, nr);
+        let again = self.ever.insert(file, page, nr);
+        self.out.cache.again += again;
         self.cached.insert(file, page, nr);
         let state = self.files.entry(file).or_default();
         state.cached[usize::from(call.is_none())] += nr;
@@ -70,6 +71,7 @@ impl Observer {
         if call.op != Op::Read {
             return;
         }
+        self.out.cache.again_by_reads += again;
         call.pending.push_back((file, page, nr_pages));
         if file == call.file {
             let gap = page.saturating_sub(std::mem::replace(&mut state.added_to, page + nr));

@@ -6,7 +6,7 @@ use super::cost::{Bounds, Cost, Facts, MARKED};
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
-use iowhy_stack::units::{PAGE_BYTES, PAGE_SECTORS};
+use iowhy_stack::units::PAGE_BYTES;
 
 pub(super) const RULE: Rule = Rule {
     name: "cold-cache",
@@ -100,8 +100,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let short = facts.counter("memory_some_pressure_ns") > SHORT * facts.whole_ns;
     let by_others = if short { seen } else { seen.max(gone) };
     // Pages of a file that is written anew come back without a read.
-    let read = facts.digest.commands.own_sectors[0] / PAGE_SECTORS;
-    let itself = if read >= cache.again { cache.dropped } else { 0 };
+    let itself = cache.dropped.min(cache.again_by_reads);
     let enough = |dropped: u64| again > 0.0 && dropped as f64 >= BY_OTHERS * again && cache.reclaimed <= dropped;
     let (dropped, who, setting) = match (enough(by_others), enough(itself)) {
         (true, _) => (by_others, "another process", "the process that drops them (POSIX_FADV_DONTNEED, drop_caches)"),
@@ -201,7 +200,7 @@ mod tests {
             Alone::of(|a| {
                 a.requests(0, 50, 8, 8e5);
                 let cache = &mut a.digest.cache;
-                (cache.added, cache.again, cache.dropped) = (100, 50, 50);
+                (cache.added, cache.again, cache.again_by_reads, cache.dropped) = (100, 50, 50, 50);
             })
         };
         let edges: &[AloneEdge] = &[
@@ -211,7 +210,7 @@ mod tests {
                 25.0,
                 24.0,
             ),
-            ("read", |a, x| a.digest.commands.own_sectors[0] = x as u64, 400.0, 399.0),
+            ("read", |a, x| a.digest.cache.again_by_reads = x as u64, 25.0, 24.0),
         ];
         hold_cost(&RULE, itself, (40.0, 0.85), edges);
     }

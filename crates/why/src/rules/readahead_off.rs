@@ -92,7 +92,7 @@ mod tests {
         // Windows of a page and no requests: reads wait for the process that serves them.
         let served = || {
             Alone::of(|a| {
-                a.set("/mnt/view", "read_ahead_kb", "0");
+                a.set("/view", "read_ahead_kb", "0");
                 a.streams = 1.0;
                 a.digest.workload.calls[0] = 10;
                 a.digest.windows.count[RaKind::Single as usize] = 320;
@@ -101,7 +101,7 @@ mod tests {
             })
         };
         let edges: &[AloneEdge] = &[
-            ("of a mount", |a, x| a.set("/mnt/view", "read_ahead_kb", &x.to_string()), 4.0, 256.0),
+            ("of a mount", |a, x| a.set("/view", "read_ahead_kb", &x.to_string()), 4.0, 256.0),
             ("windows", |a, x| a.digest.windows.pages[RaKind::Single as usize] = 320 * x as u64, 8.0, 32.0),
         ];
         hold_cost(&RULE, served, (48.4, 0.85), edges);

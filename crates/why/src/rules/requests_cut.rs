@@ -1,7 +1,7 @@
 //! A limit cuts contiguous data into small requests.
 
 use super::cost::{Cost, Facts, MARKED};
-use super::instead::{self, Saved};
+use super::instead;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
@@ -104,34 +104,9 @@ const LARGE_KB: f64 = 512.0;
 const USUAL_KB: f64 = 1280.0;
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let commands = &facts.digest.commands;
+    let way = usize::from(commands.own_sectors[1] > commands.own_sectors[0]);
     let most = facts.number_of_disk("max_hw_sectors_kb").unwrap_or(LARGE_KB);
     let limit = facts.number_of_disk("max_sectors_kb").filter(|limit| *limit < most.min(LARGE_KB))?;
-    let share = |way: usize| commands.cut[way] as f64 / commands.issued[way].max(1) as f64;
-    let ways: Vec<(usize, Saved)> = [0, 1].into_iter().filter_map(|way| Some((way, whole(facts, way, limit)?))).collect();
-    let (way, _) = *ways.iter().max_by_key(|(way, _)| commands.own_sectors[*way])?;
-    let sum = |of: &dyn Fn(&Saved) -> f64| ways.iter().map(|(_, saved)| of(saved)).sum::<f64>().min(facts.whole_ns);
-    let bound = |nr: usize| sum(&|saved| saved.ns * saved.bounds[nr]);
-    let saved = Saved::of(sum(&|saved| saved.ns), bound(0), bound(1));
-    Some(Cost {
-        ns: saved.ns,
-        bounds: saved.bounds,
-        confidence: MARKED,
-        claim: format!(
-            "max_sectors_kb={limit:.0}: {:.0} % of the requests end there and go on in another one, and {:.0} is usual",
-            100.0 * share(way),
-            most.min(USUAL_KB)
-        ),
-        setting: format!("max_sectors_kb={:.0}", most.min(USUAL_KB)),
-        evidence: vec![
-            ("share of requests that end at the limit and go on", share(way), Unit::Share),
-            ("mean size of a request", instead::own(facts, way).0 * 512.0, Unit::Bytes),
-        ],
-    })
-}
-
-/// Requests of a direction that end at the limit, and what whole ones save.
-fn whole(facts: &Facts<'_>, way: usize, limit: f64) -> Option<Saved> {
-    let commands = &facts.digest.commands;
     let cut = commands.cut[way] as f64 / commands.issued[way].max(1) as f64;
     // Those that are smaller end for other reasons.
     let met = commands.sizes[way].max() as f64 > limit * 1024.0 / 512.0 - PAGE_SECTORS as f64;
@@ -139,13 +114,27 @@ fn whole(facts: &Facts<'_>, way: usize, limit: f64) -> Option<Saved> {
         return None;
     }
     // Those that end at the limit go on in the next one, up to the usual limit, and to the end of a direct call.
-    let most = facts.number_of_disk("max_hw_sectors_kb").unwrap_or(LARGE_KB).min(USUAL_KB);
     let (size, _) = instead::own(facts, way);
     let work = &facts.digest.workload;
     let call = work.bytes[way] as f64 / SECTOR_BYTES as f64 / work.calls[way].max(1) as f64;
     let end = if work.direct[way] > work.calls[way] - work.direct[way] { call.max(size) } else { f64::INFINITY };
-    let whole = (size / (1.0 - cut).max(limit / USUAL_KB)).min(most * 1024.0 / 512.0).min(end);
-    instead::fewer(facts, way, whole, false)
+    let whole = (size / (1.0 - cut).max(limit / USUAL_KB)).min(most.min(USUAL_KB) * 1024.0 / 512.0).min(end);
+    let saved = instead::fewer(facts, way, whole, false)?;
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: MARKED,
+        claim: format!(
+            "max_sectors_kb={limit:.0}: {:.0} % of the requests end there and go on in another one, and {:.0} is usual",
+            100.0 * cut,
+            most.min(USUAL_KB)
+        ),
+        setting: format!("max_sectors_kb={:.0}", most.min(USUAL_KB)),
+        evidence: vec![
+            ("share of requests that end at the limit and go on", cut, Unit::Share),
+            ("mean size of a request", size * 512.0, Unit::Bytes),
+        ],
+    })
 }
 
 #[cfg(test)]
@@ -244,16 +233,5 @@ pub(super) mod tests {
             ("met", |a, x| a.digest.commands.sizes[0] = super::super::edges::spread(16, x), 121.0, 120.0),
         ];
         hold_cost(&super::RULE, cut, (60.0, 0.85), edges);
-        // A copy: half of the time is that of writes which are cut as well.
-        let both = || {
-            Alone::of(|a| {
-                *a = cut();
-                a.requests(0, 16, 128, 4e5);
-                a.requests(1, 16, 128, 4e5);
-                a.digest.commands.cut[1] = 15;
-                a.digest.commands.sizes = [0, 1].map(|_| super::super::edges::spread(16, 128.0));
-            })
-        };
-        hold_cost(&super::RULE, both, (60.0, 0.85), &[]);
     }
 }

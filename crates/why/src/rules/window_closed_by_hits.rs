@@ -5,7 +5,8 @@
 //! to 2.6.22 stop after 256 cached pages. Known limit: only simulated runs say why a window closed, and the kernels
 //! that do this are too old to be traced. Half-cached files on 2.6.5, 2.6.6 and 2.6.22 (runs of 128 KiB written, then
 //! all of it read) came out faster than files without cached pages, because hits save more than single pages cost: the
-//! rule is held by made-up digests only. Of one side: from 2.6.23 on windows stay, but cached pages cut them into requests.
+//! rule is held by made-up digests only. Of one side: from 2.6.23 on windows stay, but cached pages cut them into
+//! requests.
 
 use super::cost::{Cost, Facts, SEEN};
 use super::{Figure, Match, Rule, grade, instead, reads};
