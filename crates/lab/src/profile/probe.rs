@@ -133,18 +133,20 @@ impl Profile {
             }
             let names = jobs.threads.iter().map(|thread| jobs.file.jobs[thread.job].name.clone());
             let latencies = outcome.threads.into_iter().map(|thread| thread.latency[0].total.clone());
-            Ok((captured.trace, names.zip(latencies).collect::<Vec<(String, Histogram)>>()))
+            let latencies: Vec<(String, Histogram)> = names.zip(latencies).collect();
+            Ok((captured.trace, latencies, outcome.interrupted))
         };
-        let mut profile = if length < LONG {
-            Profile::of_trace(&pass(Level::Layers, 1, length)?.0, device)
-        } else {
-            let (layers, _) = pass(Level::Layers, 1, length / 3)?;
-            let (requests, latencies) = pass(Level::Light, 2, length - length / 3)?;
-            Profile::of_passes(&layers, &requests, device, &|load| {
+        let long = length >= LONG;
+        let (layers, _, ended) = pass(Level::Layers, 1, if long { length / 3 } else { length })?;
+        let light = if long && !ended { Some(pass(Level::Light, 2, length - length / 3)?) } else { None };
+        // A signal leaves the first pass, which has had every load once.
+        let mut profile = match light.filter(|(.., ended)| !ended) {
+            None => Profile::of_trace(&layers, device),
+            Some((requests, latencies, _)) => Profile::of_passes(&layers, &requests, device, &|load| {
                 let mut latency = Histogram::default();
                 latencies.iter().filter(|(name, _)| name.starts_with(load)).for_each(|(_, of)| latency.merge(of));
                 latency.quantile(1, 2).map(|ns| ns as f64)
-            })
+            }),
         };
         if profile.service.rows.iter().all(Vec::is_empty) {
             return Err(ProbeError::Nothing(node));
