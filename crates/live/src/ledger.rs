@@ -261,11 +261,13 @@ fn lock(file: &File) -> bool {
 fn lock_soon(file: &File) -> bool {
     const STEP: Duration = Duration::from_millis(10);
     const STEPS: u32 = 25;
-    lock(file)
-        || (0..STEPS).any(|_| {
+    (0..STEPS).any(|_| {
+        let locked = lock(file);
+        if !locked {
             std::thread::sleep(STEP);
-            lock(file)
-        })
+        }
+        locked
+    })
 }
 
 /// The entries of this process.

@@ -614,30 +614,8 @@ impl Observer {
                 call.written += u64::from(nr_sectors) * SECTOR_BYTES;
             }
             call.own_data_bio |= content == Content::Data;
-            if dir == Dir::Read
-                && content == Content::Data
-                && let Some(map) = call.map_at(sector)
-            {
-                (wanted, pages) = (true, Some(map));
-            } else if dir == Dir::Read && content == Content::Data {
-                let mut left = (u64::from(nr_sectors) * SECTOR_BYTES).div_ceil(PAGE_BYTES);
-                let known = !call.pending.is_empty();
-                wanted = !known;
-                while left > 0
-                    && let Some((file, page, nr)) = call.pending.pop_front()
-                {
-                    let taken = u64::from(nr).min(left) as u32;
-                    left -= u64::from(taken);
-                    if taken < nr {
-                        call.pending.push_front((file, page + u64::from(taken), nr - taken));
-                    }
-                    wanted |= call.wants(file, page, taken);
-                    pages = match pages {
-                        // Pages of a bio lie one behind the other.
-                        Some((file, first, so_far)) => Some((file, first, so_far + taken)),
-                        None => Some((file, page, taken)),
-                    };
-                }
+            if dir == Dir::Read && content == Content::Data {
+                (wanted, pages) = call.carried(sector, nr_sectors);
             }
         }
         // A task that only reads has nothing for a journal either.
@@ -653,8 +631,7 @@ impl Observer {
             self.dirtied = self.dirtied.saturating_sub(nr_pages);
         }
         if let Some(call) = call.filter(|_| dir == Dir::Read).map(|call| &self.calls[call]) {
-            // The pages of a map are a device's own, which lie in it where their numbers say.
-            let own = pages.is_some_and(|(file, page, _)| file != call.file && page * PAGE_SECTORS == sector);
+            let own = pages.is_some_and(|(file, page, _)| call.is_map(file, page, sector));
             let mapping = matches!(content, Content::Mapping | Content::Metadata) || own;
             let read = call.op == Op::Read;
             self.out.bios.lookups += u64::from(mapping && read);

@@ -219,7 +219,17 @@ impl Site {
 
     /// Undoes what was made since the log began.
     pub(crate) fn undo(&self, log: &str) -> Result<(), String> {
-        undo(&self.folder.join(log))
+        let log = self.folder.join(log);
+        let failed = undo(&log);
+        if !failed.is_empty() {
+            let lines: String = failed.iter().rev().map(|(line, _)| format!("{line}\n")).collect();
+            let path = self.folder.join(LEFT);
+            let left = File::options().create(true).append(true).open(&path);
+            left.and_then(|mut left| left.write_all(lines.as_bytes()))
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        let _ = std::fs::remove_file(log);
+        told(&failed)
     }
 }
 
@@ -275,14 +285,16 @@ fn left_behind() -> Vec<PathBuf> {
 
 fn undo_all(folder: &Path) -> Result<(), String> {
     for log in LOGS {
-        undo(&folder.join(log))?;
+        let log = folder.join(log);
+        told(&undo(&log))?;
+        let _ = std::fs::remove_file(log);
     }
     std::fs::remove_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
 /// The lines of a log, the last one first; a line that fails is tried again for a while, for something may still hold
-/// on to what it takes away.
-fn undo(log: &Path) -> Result<(), String> {
+/// on to what it takes away. Those that failed, with what they said.
+fn undo(log: &Path) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let mut failed = Vec::new();
     for line in text.lines().rev() {
@@ -297,19 +309,14 @@ fn undo(log: &Path) -> Result<(), String> {
             fine
         });
         if !done {
-            failed.push((line, said));
+            failed.push((line.to_owned(), said));
         }
     }
-    let left = log.with_file_name(LEFT);
-    if log != left && !failed.is_empty() {
-        let lines: String = failed.iter().rev().map(|(line, _)| format!("{line}\n")).collect();
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(&left);
-        file.and_then(|mut file| file.write_all(lines.as_bytes()))
-            .map_err(|error| format!("{}: {error}", left.display()))?;
-    }
-    if log != left || failed.is_empty() {
-        let _ = std::fs::remove_file(log);
-    }
+    failed
+}
+
+/// What failed, as an error.
+fn told(failed: &[(String, String)]) -> Result<(), String> {
     let said: Vec<String> = failed.iter().map(|(line, said)| format!("{line}: {said}")).collect();
     if said.is_empty() { Ok(()) } else { Err(said.join("; ")) }
 }

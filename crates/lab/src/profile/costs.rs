@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use iowhy_stack::machine::SERVER_2024;
 use iowhy_stack::service::{QUARTER, Service, at};
 use iowhy_stack::trace::{Dev, Seen, Trace};
+use iowhy_stack::units::PAGE_SECTORS;
 use iowhy_stats::bootstrap::{quantile, quantile_interval};
 use iowhy_trace::settings::Settings;
 
@@ -119,8 +120,7 @@ const CACHED: [(&str, f64); 2] = [("cached-4k", 1.0), ("cached-64k", 16.0)];
 /// Small reads of the probe, and whether they are in sequence.
 const SMALL: [(&str, bool); 2] = [("read-4k-1-0-", true), ("randread-4k-1-0-", false)];
 
-/// Sectors of a page, and the least share of the recorded costs that is taken for the machine's.
-const PAGE: u32 = 8;
+/// Least share of the recorded costs that is taken for the machine's.
 const LEAST_LEFT: f64 = 0.1;
 
 /// Takes off what the recorder added: cached calls have a line over their pages, and all else is scaled to the time
@@ -148,7 +148,7 @@ pub(super) fn unrecorded(
     }
     // An arm hides everything else; sequences do not move it.
     let path = SMALL.iter().filter_map(|(load, next)| {
-        let row = service.rows_of(false, *next).first().filter(|row| row.sectors == PAGE)?;
+        let row = service.rows_of(false, *next).first().filter(|row| u64::from(row.sectors) == PAGE_SECTORS)?;
         Some((at(&row.ns, 2 * QUARTER), median(load)?))
     });
     let path = path.min_by_key(|(device, _)| *device).map(|(device, call)| call - device as f64 - tool);
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn what_the_recorder_added_is_taken_off() {
-        let row = |us: u64| vec![Row { sectors: PAGE, ns: [us * 1000; NR_LEVELS] }];
+        let row = |us: u64| vec![Row { sectors: PAGE_SECTORS as u32, ns: [us * 1000; NR_LEVELS] }];
         let service = Service { rows: [row(5_000), row(40), vec![], vec![]], ..Service::default() };
         let recorded = [
             ("syscall_ns", "ns", 800.0, true),

@@ -18,7 +18,7 @@ use iowhy_stack::device::{Command, Device};
 use iowhy_stack::event::Dir;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::service::{ACCESSES, LEVELS, Row, Service, Times};
-use iowhy_stack::units::{Nanos, Sector};
+use iowhy_stack::units::{Nanos, PAGE_SECTORS, SECTOR_BYTES, Sector};
 use iowhy_stats::bootstrap::{quantile, quantile_interval};
 use serde::{Deserialize, Serialize};
 
@@ -188,8 +188,7 @@ fn service_of(chosen: &Chosen) -> Service {
 }
 
 const HALF: u64 = 500 << 20;
-/// A small command in sectors, and the least time in ns of one that waits for an arm and the turn of a platter.
-const SMALL: u32 = 8;
+/// Least time in ns of a small command that waits for an arm and the turn of a platter.
 const ARM_NS: u64 = 1_000_000;
 /// Least share by depth that an order of commands is trusted with.
 const LEAST_SHARE: u32 = 250;
@@ -197,7 +196,7 @@ const LEAST_SHARE: u32 = 250;
 /// Shares by depth: what commands in company take of what they would take alone. Only an arm, which can choose the next
 /// command, is quicker then; elsewhere side by side is what servers are for.
 fn by_depth(seen: &[Seen], services: &[u64], service: &Service) -> Vec<(u32, u32)> {
-    let [apart, next] = [false, true].map(|next| service.time(false, next, SMALL, HALF));
+    let [apart, next] = [false, true].map(|next| service.time(false, next, PAGE_SECTORS as u32, HALF));
     let arm = !service.distance.is_empty() || apart > ARM_NS && apart > 10 * next;
     let least = if arm { LEAST_SHARE } else { 1000 };
     let mut buckets: BTreeMap<u32, (u32, u32, [f64; 2])> = BTreeMap::new();
@@ -433,23 +432,23 @@ fn makespan(samples: impl Iterator<Item = Sample>) -> f64 {
     last.saturating_sub(first) as f64
 }
 
-/// The most that passed in 64 completions in a row: units a second, and the bytes of a command then.
-fn peak(samples: &[Sample], unit: fn(f64) -> f64) -> Option<[f64; 2]> {
+/// The most bytes and the most commands a second that passed in 64 completions in a row, each with the bytes of a
+/// command then.
+fn peaks(samples: &[Sample]) -> [Option<[f64; 2]>; 2] {
     const STRETCH: usize = 64;
-    let mut by_end: Vec<(u64, f64)> =
-        samples.iter().filter(|of| of.sectors > 0).map(|of| (of.done, bytes(of))).collect();
-    by_end.sort_by_key(|(done, _)| *done);
-    let rate = |of: &[(u64, f64)]| {
-        let (span, sizes) = ((of[STRETCH].0 - of[0].0).max(1) as f64, of[1..].iter().map(|(_, bytes)| *bytes));
-        [sizes.clone().map(unit).sum::<f64>() * 1e9 / span, sizes.sum::<f64>() / STRETCH as f64]
+    let mut by_end: Vec<&Sample> = samples.iter().filter(|of| of.sectors > 0).collect();
+    by_end.sort_by_key(|of| of.done);
+    let rates = |of: &[&Sample]| {
+        let a_second = 1e9 / (of[STRETCH].done - of[0].done).max(1) as f64;
+        let bytes: f64 = of[1..].iter().map(|of| f64::from(of.sectors) * SECTOR_BYTES as f64).sum();
+        ([bytes * a_second, STRETCH as f64 * a_second], bytes / STRETCH as f64)
     };
-    let mut rates: Vec<[f64; 2]> = by_end.windows(STRETCH + 1).map(rate).collect();
-    rates.sort_by(|a, b| a[0].total_cmp(&b[0]));
-    rates.get(rates.len() * 95 / 100).copied()
-}
-
-fn bytes(sample: &Sample) -> f64 {
-    f64::from(sample.sectors) * 512.0
+    let rates: Vec<([f64; 2], f64)> = by_end.windows(STRETCH + 1).map(rates).collect();
+    [0, 1].map(|nr| {
+        let mut of: Vec<[f64; 2]> = rates.iter().map(|(rates, bytes)| [rates[nr], *bytes]).collect();
+        of.sort_by(|a, b| a[0].total_cmp(&b[0]));
+        of.get(of.len() * 95 / 100).copied()
+    })
 }
 
 /// Links that may be the bound: MB/s, and us between two commands. Where small commands are bound by their number and
@@ -473,7 +472,7 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
     let tried = &samples[..samples.len().min(MOST_TRIED)];
     let seen = in_company(tried);
     let deepest = seen.iter().map(|of| of.depth).max().unwrap_or(1);
-    let peaks = [peak(samples, |bytes| bytes), peak(samples, |_| 1.0)];
+    let peaks = peaks(samples);
     let (mut best, mut scores): (Option<Fitted>, Vec<(Shape, f64)>) = (None, Vec::new());
     for link in links(peaks) {
         for servers in SERVERS.iter().copied().filter(|nr| *nr == 1 || *nr < 2 * deepest) {

@@ -132,8 +132,11 @@ impl Profile {
                 return Err(failed(iowhy_text::count(errors, "call failed", "calls failed")));
             }
             let names = jobs.threads.iter().map(|thread| jobs.file.jobs[thread.job].name.clone());
-            let latencies = outcome.threads.into_iter().map(|thread| thread.latency[0].total.clone());
-            let latencies: Vec<(String, Histogram)> = names.zip(latencies).collect();
+            let reads = outcome.threads.into_iter().map(|thread| {
+                let [reads, ..] = thread.latency;
+                reads.total
+            });
+            let latencies: Vec<(String, Histogram)> = names.zip(reads).collect();
             Ok((captured.trace, latencies, outcome.interrupted))
         };
         let long = length >= LONG;

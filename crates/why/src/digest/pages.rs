@@ -9,12 +9,38 @@ use super::{Call, Observer};
 /// leaves out more reads elsewhere.
 const LONGEST_HOLE: u64 = 64;
 
+/// Pages that lie one behind the other: file, the first, how many.
+type Pages = (u32, u64, u32);
+
 impl Call {
-    /// The page of a map at a sector, if it is the last one that was added: it lies where its own number says, and the
-    /// read waits for it.
-    pub(super) fn map_at(&mut self, sector: u64) -> Option<(u32, u64, u32)> {
-        let (file, page, _) = *self.pending.back()?;
-        (file != self.file && page * PAGE_SECTORS == sector).then(|| self.pending.pop_back())?
+    /// Whether a page at a sector is one of a map: they are a device's own, which lie in it where their numbers say.
+    pub(super) fn is_map(&self, file: u32, page: u64, sector: u64) -> bool {
+        file != self.file && page * PAGE_SECTORS == sector
+    }
+
+    /// Takes the pages that a read carries off those that wait for one; whether the call asks for any of them.
+    pub(super) fn carried(&mut self, sector: u64, nr_sectors: u32) -> (bool, Option<Pages>) {
+        // A page of a map is read as soon as it is added, before the data that wait for it.
+        if self.pending.back().is_some_and(|(file, page, _)| self.is_map(*file, *page, sector)) {
+            return (true, self.pending.pop_back());
+        }
+        let mut left = u64::from(nr_sectors).div_ceil(PAGE_SECTORS);
+        let (mut wanted, mut pages) = (self.pending.is_empty(), None);
+        while left > 0
+            && let Some((file, page, nr)) = self.pending.pop_front()
+        {
+            let taken = u64::from(nr).min(left) as u32;
+            left -= u64::from(taken);
+            if taken < nr {
+                self.pending.push_front((file, page + u64::from(taken), nr - taken));
+            }
+            wanted |= self.wants(file, page, taken);
+            pages = match pages {
+                Some((file, first, so_far)) => Some((file, first, so_far + taken)),
+                None => Some((file, page, taken)),
+            };
+        }
+        (wanted, pages)
     }
 }
 

@@ -39,8 +39,8 @@ pub(super) const RULE: Rule = Rule {
 const AS_LARGE: Range<f64> = 0.9..1.1;
 /// Share of the reads that are direct, beyond which windows cannot be compared.
 const DIRECT: f64 = 0.9;
-/// Bytes of the read requests over those of the pages put into the cache, beyond which most are for something else.
-const OTHERS: f64 = 1.5;
+/// Part of the bytes that are read which go into no file's cache, beyond which requests are not those of windows.
+const OTHERS: f64 = 1.0 / 3.0;
 /// Pages read for an operation, slow over fast, if they are equally many.
 const AS_MANY: Range<f64> = 0.8..1.25;
 /// Sizes and numbers of windows, slow over fast: a window may end at the end of a piece.
@@ -120,9 +120,12 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let pieces = (window / size.max(1.0)).min(super::reads::share(d.commands.issued[0], windows));
     let enough = windows >= ENOUGH || windows >= FEW.0 && pieces >= FEW.1;
     // Of requests that bring other pages, as those of a swap file do, windows say nothing.
-    let others = size * requests > OTHERS * (d.cache.added * PAGE_SECTORS) as f64;
-    let streams =
-        facts.streams >= STREAMS && direct < DIRECT && enough && !others && !window_closed_by_hits::cuts(facts);
+    let others = super::reads::uncached(d) > OTHERS;
+    let streams = facts.streams >= STREAMS
+        && direct < DIRECT
+        && enough
+        && !others
+        && !window_closed_by_hits::parts_requests(facts);
     if !streams || pieces < PIECES || side_by_side.max(joinable) >= SIDE_BY_SIDE {
         return None;
     }

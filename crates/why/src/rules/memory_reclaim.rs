@@ -1,10 +1,9 @@
 //! Calls free memory before they get any.
 
 use super::cost::{Bounds, Cost, Facts, TRIPS};
-use super::{Figure, Match, Rule, instead, recorded};
+use super::{Figure, Match, Rule, instead, reads, recorded};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
-use iowhy_stack::units::PAGE_SECTORS;
 
 pub(super) const RULE: Rule = Rule {
     name: "memory-reclaim",
@@ -91,8 +90,7 @@ const FROM_SWAP: f64 = 0.5;
 
 /// Part of the bytes that are read which come from swap: pages that no file's cache gets, and no direct call.
 fn from_swap(facts: &Facts<'_>) -> f64 {
-    let (size, nr) = instead::own(facts, 0);
-    let others = 1.0 - (facts.digest.cache.added * PAGE_SECTORS) as f64 / (size * nr).max(1.0);
+    let others = reads::uncached(facts.digest);
     if others >= FROM_SWAP && facts.digest.workload.direct[0] == 0 { others } else { 0.0 }
 }
 

@@ -8,8 +8,13 @@ use super::instead::{self, Saved};
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::{Digest, Layer};
 use iowhy_stack::event::RaKind;
-use iowhy_stack::units::{PAGE_BYTES, SECTOR_BYTES};
+use iowhy_stack::units::{PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 pub(super) use iowhy_stats::figure::share;
+
+/// Part of the bytes that the workload's requests read which go into no file's cache.
+pub(super) fn uncached(digest: &Digest) -> f64 {
+    1.0 - (digest.cache.added * PAGE_SECTORS) as f64 / digest.commands.own_sectors[0].max(1) as f64
+}
 
 /// Pages that a read call asks for.
 pub(super) fn call_pages(digest: &Digest) -> f64 {
@@ -130,9 +135,8 @@ pub(super) fn in_windows(facts: &Facts<'_>, kib: f64) -> Option<Saved> {
 fn served(facts: &Facts<'_>, kib: f64) -> Option<(Saved, f64, u64)> {
     let d = facts.digest;
     let trips: u64 = d.windows.count.iter().sum();
-    let mount = |of: &str, key: &str| of.starts_with('/') && key == "read_ahead_kb";
     let growth = kib * 1024.0 / PAGE_BYTES as f64 / share(all_pages(d), trips).max(1.0);
-    if facts.setting(mount).is_none() || instead::own(facts, 0).1 > 0.0 || growth <= 1.0 {
+    if instead::own(facts, 0).1 > 0.0 || growth <= 1.0 {
         return None;
     }
     let waits = facts.of_kinds(&[0], &[Layer::Pause, Layer::Lock, Layer::Ready]);
@@ -151,12 +155,14 @@ pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
         return None;
     }
     let is_btrfs = |((_, key), value): (&(String, String), &String)| key == "filesystem" && value == "btrfs";
-    let btrfs = key != "read_ahead_kb" && facts.settings.values.iter().any(is_btrfs);
+    let of_mount = key != "read_ahead_kb";
+    let btrfs = of_mount && facts.settings.values.iter().any(is_btrfs);
     let usual = if btrfs { BTRFS_KB } else { USUAL_KB };
     let waits = facts.reads_wait();
     let (saved, waits, trips) = match in_windows(facts, usual) {
         Some(saved) => (saved, waits, d.time.waits),
-        None => served(facts, usual)?,
+        None if of_mount => served(facts, usual)?,
+        None => return None,
     };
     let trips = trips as f64 / facts.operations();
     Some(Cost {

@@ -46,10 +46,10 @@ const STRETCHES: u64 = 32;
 /// Windows that are cut into pieces by pages that were in the cache already.
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let (d, [stretches, cached]) = (facts.digest, facts.digest.windows.holes);
-    let (size, requests) = instead::own(facts, 0);
-    if stretches < STRETCHES || (stretches as f64) < CUT * requests {
+    if stretches < STRETCHES || !cuts(facts, CUT) {
         return None;
     }
+    let (size, _) = instead::own(facts, 0);
     let (kib, _) = facts.read_ahead_kb()?;
     // Without them a window is one request, which reads the cached pages, too.
     let missing = reads::share(d.cache.added, d.cache.added + cached);
@@ -71,10 +71,15 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     })
 }
 
-/// Whether cached pages cut the requests of the reads: then their places are not side by side for that alone.
-pub(super) fn cuts(facts: &Facts<'_>) -> bool {
+/// Whether so large a part of the read requests ends at cached pages.
+fn cuts(facts: &Facts<'_>, part: f64) -> bool {
     let [stretches, _] = facts.digest.windows.holes;
-    stretches as f64 >= SOME_CUT * instead::own(facts, 0).1
+    stretches as f64 >= part * instead::own(facts, 0).1
+}
+
+/// Whether requests of reads lie apart because cached pages are between them.
+pub(super) fn parts_requests(facts: &Facts<'_>) -> bool {
+    cuts(facts, SOME_CUT)
 }
 
 /// Factor by which more windows are closed by hits: one or two a run are chance.
