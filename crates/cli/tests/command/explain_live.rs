@@ -337,10 +337,21 @@ impl Drop for Zram {
 struct Reader(std::process::Child);
 
 impl Reader {
+    /// Returns as soon as it has read from `node`: on a busy machine the processes of a shell take longer to start than
+    /// the job that is to meet them takes to end.
     fn start(node: &str) -> Reader {
+        let stat = format!("/sys/block/{}/stat", node.trim_start_matches("/dev/"));
+        let read = || fs::read_to_string(&stat).expect("a disk has counters").split_whitespace().nth(2).map(str::to_owned);
+        let before = read();
         let script = "while dd if=\"$0\" of=/dev/null bs=1M 2>/dev/null; do :; done";
         let child = Command::new("nice").args(["-n", "-20", "sh", "-c", script, node]).spawn().expect("nice starts");
-        Reader(child)
+        let reader = Reader(child);
+        let late = Instant::now() + Duration::from_secs(30);
+        while read() == before {
+            assert!(Instant::now() < late, "{node} is not read");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        reader
     }
 }
 
@@ -366,7 +377,7 @@ fn the_reader_that_keeps_pages_under_direct_writes_is_named() {
     fs::write(format!("/sys/block/zram{}/disksize", zram.0), "32M").expect("it gets a size");
     let ground = Ground::new("stale");
     let job = format!(
-        "fio --name=j --filename={node} --rw=write --bs=64k --size=32m --loops=16 --zero_buffers --direct=1 \
+        "fio --name=j --filename={node} --rw=write --bs=64k --size=32m --loops=48 --zero_buffers --direct=1 \
          --allow-write={node}"
     );
     (1..=2).for_each(|seed| {
