@@ -77,6 +77,7 @@ enum To {
 const FIELDS: &[(&str, &str, To, &str)] = &[
     ("parallel", "commands", To::Device("servers", 1.0), "Commands served side by side: the knee of throughput"),
     ("link_mb_s", "MB/s", To::Device("link_rate_kb_s", 1000.0), "Most bytes that cross the link"),
+    ("passes", "", To::Device("passes", 1.0), "How often a command may be passed over for a quicker one"),
     ("link_gap_us", "us", To::Device("link_gap_ns", 1000.0), "Least time between two commands"),
     ("read_ahead_kb", "KiB", To::Device("ahead_sectors", 2.0), "The device's own reading ahead of a stream"),
     ("hit_us", "us", To::Device("hit_ns", 1000.0), "A read of sectors that the device has read ahead"),

@@ -1,8 +1,8 @@
 //! A profile from samples of commands.
 //!
 //! The number of servers is the one with which a device of the fitted times, given the same commands by the same
-//! rules (each as long after the completion that came before it as it was), is most like the recording; ties go to the
-//! smaller. The service of a command is the time from its issue, or from the completion that left a server to it,
+//! rules (each as long after as many completions as it was), is most like the recording; ties go to the
+//! smaller. One server that takes its commands in an order of its own is tried after that. The service of a command is the time from its issue, or from the completion that left a server to it,
 //! to its own. Distributions are those of the commands with the least company in each class of operation, place and
 //! size (powers of two). Everything else (shares by depth, link, idle exit, the device's own reading ahead) is kept if
 //! it makes the device more like the recording by 3 %.
@@ -18,7 +18,7 @@ use iowhy_stack::device::{Command, Device};
 use iowhy_stack::event::Dir;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::service::{ACCESSES, LEVELS, Row, Service, Times};
-use iowhy_stack::units::{Nanos, PAGE_SECTORS, SECTOR_BYTES, Sector};
+use iowhy_stack::units::{Nanos, SECTOR_BYTES, Sector};
 use iowhy_stats::bootstrap::{quantile, quantile_interval};
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,8 @@ const LEAST: usize = 5;
 const ENOUGH: usize = 40;
 /// Numbers of servers that are tried.
 const SERVERS: &[u32] = &[1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
+/// How often a command may be passed over, the numbers that are tried.
+const PASSES: [u32; 6] = [16, 8, 4, 32, 64, 1_000_000];
 /// Streams that are followed, as by the device.
 const STREAMS: usize = 8;
 /// Most commands that a number of servers is tried on, and that times are drawn from: tails need many.
@@ -60,7 +62,8 @@ struct Seen {
     distance: u64,
     /// Time since the device had nothing to do, and since its stream ended.
     idle: u64,
-    /// Command whose completion was the last before its issue.
+    /// Commands done before its issue, and the one of them that was done last.
+    ended: usize,
     before: Option<usize>,
 }
 
@@ -94,6 +97,7 @@ fn in_company(samples: &[Sample]) -> Vec<Seen> {
             depth: flying.len() as u32 + 1,
             distance: sample.sector.abs_diff(end),
             idle,
+            ended: nr - flying.len(),
             before: last,
         });
         flying.push(nr);
@@ -107,6 +111,48 @@ fn in_company(samples: &[Sample]) -> Vec<Seen> {
         }
     }
     seen
+}
+
+/// Most commands in company of which a stretch is made of its own.
+const LONG_RUN: usize = 64;
+/// Least commands between two cuts of others.
+const STRETCH: usize = 200;
+
+/// At most about so many of the commands: the first ones of stretches that begin where the device had nothing to do.
+/// Every load of a probe has its share then, and each stretch follows the one before it after the pause that it had.
+pub(super) fn thinned(samples: &[Sample], most: usize) -> Vec<Sample> {
+    if samples.len() <= most {
+        return samples.to_vec();
+    }
+    // Where the device had nothing to do, and since when.
+    let (mut rests, mut done): (Vec<(usize, u64)>, u64) = (Vec::new(), samples[0].at);
+    for (nr, of) in samples.iter().enumerate() {
+        if of.at >= done {
+            rests.push((nr, done));
+        }
+        done = done.max(of.done);
+    }
+    let ends = rests.iter().skip(1).map(|(nr, _)| *nr).chain([samples.len()]);
+    let mut stretches: Vec<(usize, u64)> = Vec::new();
+    let mut after_long = true;
+    for ((nr, since), end) in rests.iter().copied().zip(ends) {
+        let long = end - nr > LONG_RUN;
+        if long || after_long || stretches.last().is_none_or(|(from, _)| nr - from >= STRETCH) {
+            stretches.push((nr, since));
+        }
+        after_long = long;
+    }
+    let ends = stretches.iter().skip(1).map(|(nr, _)| *nr).chain([samples.len()]);
+    let (mut kept, mut over): (Vec<Sample>, u64) = (Vec::with_capacity(most + stretches.len()), 0);
+    for ((from, since), end) in stretches.iter().copied().zip(ends) {
+        let base = over;
+        for of in &samples[from..from + ((end - from) * most).div_ceil(samples.len())] {
+            let [at, done] = [of.at, of.done].map(|time| time - since + base);
+            kept.push(Sample { at, done, ..*of });
+            over = over.max(done);
+        }
+    }
+    kept
 }
 
 /// Service times with a number of servers in order of arrival; who is slower than `stall` keeps the others waiting.
@@ -188,19 +234,15 @@ fn service_of(chosen: &Chosen) -> Service {
 }
 
 const HALF: u64 = 500 << 20;
-/// Least time in ns of a small command that waits for an arm and the turn of a platter.
-const ARM_NS: u64 = 1_000_000;
-/// Least share by depth that an order of commands is trusted with.
-const LEAST_SHARE: u32 = 250;
+/// Most sectors of a command whose time is hardly that of its data.
+const SMALL_SECTORS: u32 = 64;
 
-/// Shares by depth: what commands in company take of what they would take alone. Only an arm, which can choose the next
-/// command, is quicker then; elsewhere side by side is what servers are for.
+/// Shares by depth, if commands in company take longer than alone. Where they are quicker, one overtakes another, or
+/// several are served side by side.
 fn by_depth(seen: &[Seen], services: &[u64], service: &Service) -> Vec<(u32, u32)> {
-    let [apart, next] = [false, true].map(|next| service.time(false, next, PAGE_SECTORS as u32, HALF));
-    let arm = !service.distance.is_empty() || apart > ARM_NS && apart > 10 * next;
-    let least = if arm { LEAST_SHARE } else { 1000 };
     let mut buckets: BTreeMap<u32, (u32, u32, [f64; 2])> = BTreeMap::new();
-    for (of, ns) in seen.iter().zip(services).filter(|(of, _)| of.sample.sectors > 0 && !of.next) {
+    let small = |of: &Seen| (1..=SMALL_SECTORS).contains(&of.sample.sectors) && !of.next;
+    for (of, ns) in seen.iter().zip(services).filter(|(of, _)| small(of)) {
         let alone = service.time(of.sample.write, of.next, of.sample.sectors, HALF).max(1);
         let (n, depths, sums) = buckets.entry(of.depth.ilog2()).or_default();
         (*n, *depths) = (*n + 1, *depths + of.depth);
@@ -211,9 +253,9 @@ fn by_depth(seen: &[Seen], services: &[u64], service: &Service) -> Vec<(u32, u32
     };
     let mut rows: Vec<(u32, u32)> = buckets.into_values().filter_map(share).collect();
     // The first is the measure of the others.
-    if let Some((_, first)) = rows.first().copied().filter(|(_, first)| *first > 0) {
-        rows.iter_mut()
-            .for_each(|(_, share)| *share = ((u64::from(*share) * 1000 / u64::from(first)) as u32).max(least));
+    if let Some((_, first)) = rows.first().copied() {
+        let of = |share: u32| (u64::from(share) * 1000 / u64::from(first)).max(1000) as u32;
+        rows.iter_mut().for_each(|(_, share)| *share = of(*share));
     }
     rows.dedup_by_key(|(depth, _)| *depth);
     if rows.iter().any(|(_, share)| share.abs_diff(1000) > 100) { rows } else { Vec::new() }
@@ -223,7 +265,7 @@ fn by_depth(seen: &[Seen], services: &[u64], service: &Service) -> Vec<(u32, u32
 fn by_distance(seen: &[Seen], services: &[u64], cached: bool) -> Vec<(u64, u64)> {
     let mut buckets: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for (of, ns) in seen.iter().zip(services) {
-        let small = of.depth == 1 && !of.next && of.sample.sectors > 0 && of.sample.sectors <= 64;
+        let small = of.depth == 1 && !of.next && (1..=SMALL_SECTORS).contains(&of.sample.sectors);
         if small && of.distance > 0 && !(cached && of.sample.write) {
             let bucket = buckets.entry(of.distance.ilog2() / 2).or_default();
             bucket.0.push(of.distance as f64);
@@ -245,6 +287,8 @@ fn by_distance(seen: &[Seen], services: &[u64], cached: bool) -> Vec<(u64, u64)>
 struct Shape {
     servers: u32,
     by_depth: bool,
+    /// How often a command is passed over for a quicker one; 0: in order of arrival.
+    passes: u32,
     /// Most MB/s and least us between two commands.
     link: [Option<f64>; 2],
     /// Time in ns above which a command keeps the others waiting; 0: never.
@@ -262,6 +306,7 @@ impl Shape {
         let (idle, ahead) = (self.idle.unwrap_or_default(), self.ahead.unwrap_or_default());
         [
             ("parallel", "commands", f64::from(self.servers)),
+            ("passes", "", f64::from(self.passes)),
             ("link_mb_s", "MB/s", self.link[0].unwrap_or(0.0)),
             ("link_gap_us", "us", self.link[1].unwrap_or(0.0)),
             ("stall_us", "us", self.stall as f64 / 1e3),
@@ -364,7 +409,8 @@ fn read_ahead(seen: &[Seen]) -> (Option<(u32, f64)>, bool) {
     (best, any)
 }
 
-/// The times of the same commands on the device of a profile, each as long after the completion before it as it was.
+/// The times of the same commands on the device of a profile, each as long after as many completions as it was: the
+/// device may order them otherwise.
 fn replayed(profile: &Profile, seen: &[Seen]) -> Vec<Sample> {
     let mut options = profile.options();
     let most = seen.iter().map(|of| of.sample.sector + u64::from(of.sample.sectors)).max().unwrap_or(0);
@@ -372,13 +418,24 @@ fn replayed(profile: &Profile, seen: &[Seen]) -> Vec<Sample> {
     options.set("queue_depth", 65_535);
     let mut device = (ENTRY.build)(&options, Rng::stream(1, "device"));
     let mut done: Vec<u64> = vec![0; seen.len()];
-    let mut at: Vec<u64> = Vec::with_capacity(seen.len());
+    let (mut at, mut ends): (Vec<u64>, Vec<u64>) = (Vec::with_capacity(seen.len()), Vec::with_capacity(seen.len()));
+    let mut step = |device: &mut dyn Device, ends: &mut Vec<u64>| {
+        let Some(now) = device.next() else { unreachable!("commands were given to the device") };
+        if let Some(completion) = device.advance(now) {
+            done[completion.tag as usize] = now.0;
+            ends.push(now.0);
+        }
+    };
     for (nr, of) in seen.iter().enumerate() {
-        let due = match of.before {
-            Some(before) => until(&mut *device, before, &mut done) + (of.sample.at - seen[before].sample.done),
-            None => of.sample.at,
-        };
+        while ends.len() < of.ended {
+            step(&mut *device, &mut ends);
+        }
+        let due = of.before.map_or(of.sample.at, |before| ends[of.ended - 1] + (of.sample.at - seen[before].sample.done));
         let due = due.max(at.last().copied().unwrap_or(0));
+        // A device that orders its commands goes on with those that it has by then.
+        while device.next().is_some_and(|next| next.0 <= due) {
+            step(&mut *device, &mut ends);
+        }
         at.push(due);
         let dir = if of.sample.write { Dir::Write } else { Dir::Read };
         let (sector, nr_sectors) = (Sector(of.sample.sector), of.sample.sectors);
@@ -386,22 +443,11 @@ fn replayed(profile: &Profile, seen: &[Seen]) -> Vec<Sample> {
         let sector = if flush { Sector(0) } else { sector };
         device.submit(Nanos(due), Command { tag: nr as u32, sector, nr_sectors, dir, flush, fua: false });
     }
-    (0..seen.len()).for_each(|nr| {
-        until(&mut *device, nr, &mut done);
-    });
+    while ends.len() < seen.len() {
+        step(&mut *device, &mut ends);
+    }
     let took = seen.iter().zip(at.iter().zip(&done));
     took.map(|(of, (at, done))| Sample { at: *at, done: *done, ..of.sample }).collect()
-}
-
-/// Lets the device work until a command is done; when that is.
-fn until(device: &mut dyn Device, nr: usize, done: &mut [u64]) -> u64 {
-    while done[nr] == 0 {
-        let Some(at) = device.next() else { unreachable!("the command was given to the device") };
-        if let Some(completion) = device.advance(at) {
-            done[completion.tag as usize] = at.0.max(1);
-        }
-    }
-    done[nr]
 }
 
 /// Sorted times of the same commands in two runs, by operation, size and company.
@@ -469,7 +515,7 @@ pub(super) fn links(peaks: [Option<[f64; 2]>; 2]) -> Vec<[Option<f64>; 2]> {
 
 /// A profile of these commands.
 pub(super) fn fit(samples: &[Sample]) -> Profile {
-    let tried = &samples[..samples.len().min(MOST_TRIED)];
+    let tried = &thinned(samples, MOST_TRIED)[..];
     let seen = in_company(tried);
     let deepest = seen.iter().map(|of| of.depth).max().unwrap_or(1);
     let peaks = peaks(samples);
@@ -488,12 +534,22 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
     scores.retain(|(shape, _)| shape.link == link);
     let ((idle, paused), (ahead, paused_next)) = (idle_exit(&seen), read_ahead(&seen));
     let slow = 4 * quantile(&sorted(tried.iter().map(|of| (of.done - of.at) as f64)), 0.5) as u64;
-    let changes: [&dyn Fn(Shape) -> Shape; 7] = [
+    // One arm that takes its commands in an order of its own, each passed over so often at most.
+    let arm = |shape: Shape, link| match deepest {
+        1 => shape,
+        _ => Shape { cached: shape.cached, servers: 1, passes: PASSES[0], link, ..Shape::default() },
+    };
+    let passed = |shape: Shape, passes| if shape.passes > 0 { Shape { passes, ..shape } } else { shape };
+    let changes: [&dyn Fn(Shape) -> Shape; 12] = [
         &|shape| Shape { cached: true, ..shape },
         &|shape| Shape { stall: slow.max(STALL), ..shape },
-        // One arm that takes its commands in an order of its own.
-        &|shape| Shape { servers: 1, by_depth: deepest > 1, ..shape },
-        &|shape| Shape { servers: 1, by_depth: deepest > 1, link: [None; 2], ..shape },
+        &|shape| arm(shape, [None; 2]),
+        &|shape| arm(shape, shape.link),
+        &|shape| passed(shape, PASSES[1]),
+        &|shape| passed(shape, PASSES[2]),
+        &|shape| passed(shape, PASSES[3]),
+        &|shape| passed(shape, PASSES[4]),
+        &|shape| passed(shape, PASSES[5]),
         &|shape| Shape { by_depth: deepest > 1, ..shape },
         &|shape| Shape { idle, ..shape },
         &|shape| Shape { ahead, ..shape },
@@ -517,8 +573,8 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
         }
     }
     if tried.len() < samples.len() {
-        let drawn = &samples[..samples.len().min(MOST_DRAWN)];
-        best = fitted(drawn, &in_company(drawn), best.shape);
+        let drawn = thinned(samples, MOST_DRAWN);
+        best = fitted(&drawn, &in_company(&drawn), best.shape);
     }
     let Fitted { shape, service, chosen, .. } = best;
     let mut fields = shape.fields();

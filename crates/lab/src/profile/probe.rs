@@ -94,9 +94,9 @@ const AT_ONCE: &str = "200ms";
 /// slows the calls, and the device where processors serve it.
 const LONG: Duration = Duration::from_secs(5);
 
-/// Least time of a load, and most calls of one: with more, the fit would try its shapes on the first loads alone.
+/// Least time of a load, and most calls of one.
 const SHORTEST: Duration = Duration::from_millis(120);
-const MOST_CALLS: u32 = 700;
+const MOST_CALLS: u32 = 2_000;
 
 impl Profile {
     /// Measures the disk below a path by reading from it, for about `length`; root may.

@@ -96,12 +96,30 @@ fn a_link_has_a_share_for_commands_and_one_for_bytes() {
 }
 
 #[test]
+fn every_load_keeps_its_share_when_commands_are_left_out() {
+    let samples = probed("fixed", &[("servers", 4), ("service_us", 500)], 1);
+    let kept = fit::thinned(&samples, samples.len() / 10);
+    assert_eq!(fit::thinned(&samples, samples.len()), samples);
+    let of = |samples: &[Sample], sectors| samples.iter().filter(|of| of.sectors == sectors).count();
+    for sectors in [8, 256, 2048] {
+        let (all, some) = (of(&samples, sectors), of(&kept, sectors));
+        assert!((all / 20..=all / 5).contains(&some), "{some} of {all} of {sectors} sectors");
+    }
+    // Alone or in company as before, and as long after the commands before.
+    assert!(kept.is_sorted_by_key(|of| of.at) && kept.iter().all(|of| of.done - of.at >= 500_000));
+    let load = |nr: usize| kept[nr].at - kept[..nr].iter().map(|of| of.done).max().unwrap_or(0);
+    let pauses = (1..kept.len()).filter(|nr| kept[*nr].sectors != kept[*nr - 1].sectors).map(load);
+    assert_eq!(pauses.collect::<Vec<_>>(), [5_000_000; 6]);
+}
+
+#[test]
 fn shipped_devices_are_predicted_by_profiles_of_them() {
-    for (name, most) in [("nvme", 12.0), ("virtio", 12.0), ("ssd-sata-2011", 25.0), ("sata-2014", 25.0)] {
+    for (name, most) in [("nvme", 12.0), ("virtio", 12.0), ("ssd-sata-2011", 25.0), ("sata-2014", 20.0)] {
         let profile = fit::fit(&probed(name, &[], 1));
         let held = fit::predicted(&profile, &probed(name, &[], 2));
         let worst = held.p50_error_pct.max(held.p99_error_pct).max(held.throughput_error_pct);
         println!("{name}: {held:?} {:?}", profile.fields);
+        assert_eq!(value(&profile, "passes") > 0.0, name == "sata-2014", "who orders its commands");
         assert!(worst < most, "{name}: {held:?}");
     }
 }

@@ -4,22 +4,23 @@
 //! servers, and keeps it for a time drawn from the distribution of its operation and size. A command that begins where
 //! one of the last `streams` ended continues it: it has times of its own, and sectors that the device has read ahead
 //! since then cost only their share of `hit_ns`. Other commands may be corrected by their distance from the one before.
-//! All times are scaled by the number of commands in the device. Data share a link: a time for each command and
-//! a rate, one command after the other. A command slower than `stall_us` (who serves was busy elsewhere) keeps all
-//! others waiting. The first command after `idle_us` without any pays `idle_exit_ns`. Writes fill
+//! All times are scaled by the number of commands in the device. Data cross a link at the end of a service: a time for
+//! each command and a rate, one command after the other. A command slower than `stall_us` (who serves was busy
+//! elsewhere) keeps all others waiting. With `passes` one server takes the waiting command whose time would be the
+//! shortest (each has a time drawn for it at each choice, as a platter has another angle then), unless another has been
+//! passed over that often. The first command after `idle_us` without any pays `idle_exit_ns`. Writes fill
 //! a volatile cache that is emptied at `destage_rate_kb_s`: a write waits while it is full, a flush and a write with
 //! FUA until it is empty, and a flush takes a time of its own after all writes given before it.
 //!
 //! Source: the parameters that extraction tools have measured (Worthington, Ganger, Patt and Wilkes, "On-Line
 //! Extraction of SCSI Disk Drive Parameters", 1995), with distributions in place of a mechanism; docs/PROFILE.md.
-//! Known deviations: draws do not depend on one another; a device that orders its commands is only a scale by depth, so
-//! that none overtakes another on the same server; a command does not know which flash unit or cylinder it needs.
+//! Known deviations: draws do not depend on one another; a command does not know which flash unit or cylinder it needs.
 
 use std::sync::Arc;
 
 use crate::device::completions::{Electronic, Timing, transfer};
 use crate::device::virtio::Cap;
-use crate::device::{Build, Command, DeviceStats};
+use crate::device::{Build, Command, Completion, Device, DeviceStats};
 use crate::event::Dir;
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::rng::Rng;
@@ -39,8 +40,12 @@ pub const ENTRY: Entry<Build> = Entry {
     options: OPTIONS,
     conformance: "tests with hand-computed times; `cargo xtask fit` predicts disks with hidden parameters",
     build: |options, rng| {
-        let device = Electronic::with_queues(options, Measured::new(options, rng));
-        Box::new(device.rotating(options.is_on("rotational")))
+        let (rotational, passes) = (options.is_on("rotational"), options.unsigned("passes"));
+        let measured = Measured::new(options, rng);
+        if passes > 0 {
+            return Box::new(Ordering::new(options, passes, measured));
+        }
+        Box::new(Electronic::with_queues(options, measured).rotating(rotational))
     },
 };
 
@@ -64,6 +69,7 @@ const OPTIONS: &[OptionSpec] = &[
         true,
         "Whether writes are corrected by their distance; a drive that caches them does not seek. Source: the profile.",
     ),
+    number!("passes", 0, (0, 1_000_000), "How often a command may be passed over for a quicker one; 0: in order"),
     number!("streams", 8, (0, 256), "Sequential streams that it recognises"),
     number!("ahead_sectors", 0, (0, 1 << 24), "Sectors that it reads ahead of a stream"),
     number!("hit_ns", 0, NS, "A command whose sectors have been read ahead"),
@@ -172,7 +178,8 @@ struct Measured {
     hit: u64,
     link_gap: u64,
     link_rate: u64,
-    link_free: u64,
+    /// When it is taken, in order of time.
+    link: Vec<(u64, u64)>,
     stall: u64,
     /// When the last of these commands is done.
     stalled: u64,
@@ -208,7 +215,7 @@ impl Measured {
             hit: number("hit_ns"),
             link_gap: number("link_gap_ns"),
             link_rate: number("link_rate_kb_s"),
-            link_free: 0,
+            link: Vec::new(),
             stall: number("stall_us") * 1000,
             stalled: 0,
             idle: number("idle_us") * 1000,
@@ -227,19 +234,17 @@ impl Measured {
         }
     }
 
-    /// Whether a command begins where a stream ended, and when that was.
-    fn stream(&mut self, sector: u64) -> Option<u64> {
-        let nr = self.streams.iter().rposition(|(end, _)| *end == sector)?;
-        Some(self.streams.remove(nr).1)
+    /// The stream that a command continues, if any.
+    fn stream(&self, sector: u64) -> Option<usize> {
+        self.streams.iter().rposition(|(end, _)| *end == sector)
     }
 
-    /// The time that a server needs for a command given at `now` which it begins at `start`; whether the medium is
-    /// needed.
-    fn service_time(&mut self, now: u64, start: u64, command: &Command) -> (u64, bool) {
+    /// The time that a server would need for a command which it begins at `start`, at a share of [`draw_share`];
+    /// whether the medium is needed.
+    fn service_time(&self, start: u64, command: &Command, share: u64) -> (u64, bool) {
         let write = command.dir == Dir::Write;
         let (sector, nr) = (command.sector.0, u64::from(command.nr_sectors));
-        let stream = self.stream(sector);
-        let share = draw_share(&mut self.rng);
+        let stream = self.stream(sector).map(|nr| self.streams[nr].1);
         let mut time = self.service.time(write, stream.is_some(), command.nr_sectors, share);
         let mut media = true;
         if let Some(since) = stream.filter(|_| !write && self.ahead_sectors > 0) {
@@ -253,13 +258,34 @@ impl Measured {
             let near = on_line(points(), sector.abs_diff(self.end)).unwrap_or(far);
             time = time.saturating_sub(far.saturating_sub(near)).max(self.hit);
         }
-        if !self.service.depth.is_empty() {
-            self.in_flight.retain(|done| *done > now);
-            let points = self.service.depth.iter().map(|(depth, share)| (u64::from(*depth), u64::from(*share)));
-            let share = on_line(points, self.in_flight.len() as u64 + 1).unwrap_or(1000);
-            time = (u128::from(time) * u128::from(share) / 1000) as u64;
-        }
         (time, media)
+    }
+
+    /// The same scaled by the commands in the device at `now`.
+    fn at_depth(&mut self, now: u64, time: u64) -> u64 {
+        if self.service.depth.is_empty() {
+            return time;
+        }
+        self.in_flight.retain(|done| *done > now);
+        let points = self.service.depth.iter().map(|(depth, share)| (u64::from(*depth), u64::from(*share)));
+        let share = on_line(points, self.in_flight.len() as u64 + 1).unwrap_or(1000);
+        (u128::from(time) * u128::from(share) / 1000) as u64
+    }
+
+    /// When data that need the link for `sent` and could begin at `from` have crossed it: in the first gap that takes
+    /// them. Nothing begins before `now` any more.
+    fn cross(&mut self, now: u64, from: u64, sent: u64) -> u64 {
+        if sent == 0 {
+            return from;
+        }
+        self.link.retain(|(_, end)| *end > now);
+        let mut begin = from;
+        let mut place = self.link.partition_point(|(_, end)| *end <= from);
+        while let Some((_, end)) = self.link.get(place).filter(|(taken, _)| *taken < begin + sent) {
+            (begin, place) = (begin.max(*end), place + 1);
+        }
+        self.link.insert(place, (begin, begin + sent));
+        begin + sent
     }
 
     fn flush_time(&mut self) -> u64 {
@@ -268,9 +294,10 @@ impl Measured {
     }
 }
 
-impl Timing for Measured {
-    fn time(&mut self, now: Nanos, command: &Command) -> (u64, bool) {
-        let mut start = now.0;
+impl Measured {
+    /// When a command given at `now` is done, at a share of [`draw_share`]; whether the medium is needed.
+    fn serve(&mut self, now: u64, command: &Command, share: u64) -> (u64, bool) {
+        let mut start = now;
         if self.idle > 0 && start.saturating_sub(self.last) > self.idle {
             start += self.idle_exit;
         }
@@ -288,15 +315,15 @@ impl Timing for Measured {
                 unreachable!("there is at least one server")
             };
             start = start.max(self.free[server]).max(self.stalled);
-            let (time, on_medium) = self.service_time(now.0, start, command);
+            let (time, on_medium) = self.service_time(start, command, share);
+            self.stream(command.sector.0).map(|nr| self.streams.remove(nr));
+            let time = self.at_depth(now, time);
             let sent = self.link_gap + if self.link_rate > 0 { transfer(sectors, self.link_rate) } else { 0 };
-            self.link_free = self.link_free.max(start) + sent;
-            done = start + time;
-            self.free[server] = done;
+            self.free[server] = start + time;
             if self.stall > 0 && time > self.stall {
-                self.stalled = done;
+                self.stalled = start + time;
             }
-            done = done.max(self.link_free);
+            done = self.cross(now, start + time.saturating_sub(sent), sent).max(start + time);
             media |= on_medium;
             if command.dir == Dir::Write {
                 if self.destage_rate > 0 {
@@ -326,9 +353,105 @@ impl Timing for Measured {
         self.last = self.last.max(done);
         (done, media)
     }
+}
+
+impl Timing for Measured {
+    fn time(&mut self, now: Nanos, command: &Command) -> (u64, bool) {
+        let share = draw_share(&mut self.rng);
+        self.serve(now.0, command, share)
+    }
 
     fn stats(&self) -> DeviceStats {
         self.stats
+    }
+}
+
+/// A measured device that takes the quickest command next.
+#[derive(Clone, Debug)]
+struct Ordering {
+    queue_depth: u32,
+    nr_queues: u32,
+    nr_sectors: u64,
+    rotational: bool,
+    passes: u64,
+    measured: Measured,
+    /// Commands with the number of times that they have been passed over, oldest first.
+    waiting: Vec<(Command, u64)>,
+    served: Option<(Nanos, Completion)>,
+}
+
+impl Ordering {
+    fn new(options: &Options, passes: u64, measured: Measured) -> Ordering {
+        Ordering {
+            queue_depth: options.unsigned("queue_depth") as u32,
+            nr_queues: options.unsigned("nr_queues") as u32,
+            nr_sectors: options.unsigned("nr_sectors"),
+            rotational: options.is_on("rotational"),
+            passes,
+            measured,
+            waiting: Vec::new(),
+            served: None,
+        }
+    }
+
+    /// Begins with the next command, if any waits.
+    fn begin(&mut self, now: Nanos) {
+        let shares: Vec<u64> = self.waiting.iter().map(|_| draw_share(&mut self.measured.rng)).collect();
+        let time = |nr: usize| {
+            let (command, passed) = &self.waiting[nr];
+            // A flush has waited for what was given before it.
+            let first = command.flush || *passed >= self.passes;
+            let time = if first { 0 } else { self.measured.service_time(now.0, command, shares[nr]).0 };
+            (!first, time)
+        };
+        let Some(next) = (0..shares.len()).min_by_key(|nr| time(*nr)) else { return };
+        let (command, _) = self.waiting.remove(next);
+        self.waiting.iter_mut().for_each(|(_, passed)| *passed += 1);
+        let (done, media) = self.measured.serve(now.0, &command, shares[next]);
+        let completion = Completion { tag: command.tag, media, seek: Nanos::ZERO, rotation: Nanos::ZERO };
+        self.served = Some((Nanos(done), completion));
+    }
+}
+
+impl Device for Ordering {
+    fn queue_depth(&self) -> u32 {
+        self.queue_depth
+    }
+
+    fn nr_hw_queues(&self) -> u32 {
+        self.nr_queues
+    }
+
+    fn nr_sectors(&self) -> u64 {
+        self.nr_sectors
+    }
+
+    fn submit(&mut self, now: Nanos, command: Command) {
+        let room = self.queue_depth as usize * self.nr_queues as usize;
+        assert!(self.waiting.len() + usize::from(self.served.is_some()) < room, "the device takes {room} commands");
+        assert!(command.sector.0 + u64::from(command.nr_sectors) <= self.nr_sectors);
+        self.waiting.push((command, 0));
+        if self.served.is_none() {
+            self.begin(now);
+        }
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        self.served.map(|(at, _)| at)
+    }
+
+    fn advance(&mut self, now: Nanos) -> Option<Completion> {
+        let (at, completion) = self.served.take_if(|(at, _)| *at <= now)?;
+        self.begin(at);
+        Some(completion)
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.measured.stats
+    }
+
+    fn rotational(&self) -> bool {
+        self.rotational
     }
 }
 
@@ -336,7 +459,6 @@ impl Timing for Measured {
 mod tests {
     use super::*;
     use crate::device::testing::{closed_loop, flush, read, run, write};
-    use crate::device::{Device, DeviceStats};
 
     fn flat(sectors: u32, us: u64) -> Row {
         Row { sectors, ns: [us * 1000; NR_LEVELS] }
@@ -398,6 +520,38 @@ mod tests {
             let done = closed_loop(&mut *device, depth, 1000, |i| read(0, i * 4096 % (1 << 27), 8));
             let took = done[999].0 / US;
             assert!(took.abs_diff(us) <= us / 50, "{options:?}: {took} us, not {us}");
+        }
+    }
+
+    #[test]
+    fn data_cross_the_link_after_a_service_in_the_first_gap() {
+        // 25 us of the 140 and 1380 us are those of the link.
+        let mut device = device(service(), &[("servers", 8), ("link_gap_ns", 25_000)]);
+        let given = [(0, 256), (1, 8), (2, 8), (1340, 8)];
+        for (nr, (us, sectors)) in given.iter().enumerate() {
+            device.submit(Nanos::from_us(*us), read(nr as u32, nr as u64 * 4096, *sectors));
+        }
+        let mut done = [0; 4];
+        while let Some(now) = device.next() {
+            if let Some(completion) = device.advance(now) {
+                done[completion.tag as usize] = now.0 / US;
+            }
+        }
+        assert_eq!(done, [1380, 141, 166, 1480]);
+    }
+
+    #[test]
+    fn the_quickest_command_is_next_unless_another_was_passed_over() {
+        for (passes, order) in [(0, [0, 1, 2, 3, 4]), (2, [0, 2, 3, 1, 4]), (100, [0, 2, 3, 4, 1])] {
+            let mut device = device(service(), &[("servers", 1), ("passes", passes)]);
+            for (tag, sectors) in [(0, 8), (1, 256), (2, 8), (3, 8), (4, 8)] {
+                device.submit(Nanos(1), read(tag, u64::from(tag) * 4096, sectors));
+            }
+            let mut ends = Vec::new();
+            while let Some(now) = device.next() {
+                ends.extend(device.advance(now).map(|completion| completion.tag));
+            }
+            assert_eq!(ends, order, "{passes}");
         }
     }
 
