@@ -165,7 +165,7 @@ impl Twin {
         apply: &dyn Fn(&mut Stack, &Trace, Dev) -> u64,
     ) -> Result<Twin, String> {
         let mut trace = trace.clone();
-        of_the_workload(&mut trace);
+        of_the_workload(&mut trace, who);
         let joined = join(&trace, who);
         let mut recorded = calls::of(&trace, &joined)?;
         let mut said = ["stable", "kernel"].into_iter().filter_map(|key| settings.get("machine", key));

@@ -31,6 +31,7 @@ use iowhy_stack::service::{self, Row};
 use iowhy_stack::trace::Trace;
 use iowhy_stack::units::SECTOR_BYTES;
 use iowhy_text::diagnose::{Problem, Problems};
+use iowhy_trace::join::Who;
 use iowhy_trace::settings::Settings;
 use iowhy_why::rules::cost::{self, Paced};
 use iowhy_why::rules::{self, Need};
@@ -182,7 +183,7 @@ pub fn of_trace_on(
     // The twin wants the disk's other requests, too.
     let whole = trace.clone();
     let settings = Settings::of(&trace);
-    let both = rayon::join(|| Facts::of(&mut trace), || twin::ask(&whole, &settings, None));
+    let both = rayon::join(|| Facts::of(&mut trace, &Who::default()), || twin::ask(&whole, &settings, None));
     let (facts, (mut agreement, mut predictions)) = both;
     let mut costs = cost::found(&facts.for_rules());
     let only_difference = facts.unusual();
@@ -228,6 +229,9 @@ pub fn of_trace_on(
         costs = cost::found(&cost::Facts { paced: Some(paced), ..facts.with_disk(&service, code) });
         (findings, options) = split(&costs, predictions);
     }
+    if findings.is_empty() && events <= MOST_ASKED_AGAIN {
+        findings = of_a_program(&facts, &whole);
+    }
     let price = facts.settings.price();
     let price = price.map(|[throughput_pct, ns_per_event]| Price { throughput_pct, ns_per_event });
     Answer {
@@ -242,6 +246,18 @@ pub fn of_trace_on(
         agreement,
         facts,
     }
+}
+
+/// Most records of a recording of which a program is asked for itself.
+const MOST_ASKED_AGAIN: u64 = 2_000_000;
+
+/// What slows one program of several that a command runs, if that is the one that takes the time.
+fn of_a_program(facts: &Facts, whole: &Trace) -> Vec<Finding> {
+    let Some((name, pids)) = facts.diluted.clone() else { return Vec::new() };
+    let alone = Facts::of(&mut whole.clone(), &Who { pids, ..Who::default() });
+    let mut costs = cost::found(&alone.for_rules());
+    costs.iter_mut().for_each(|of| of.cost.claim = format!("for {name}, {}", of.cost.claim));
+    joined(&costs, Vec::new(), facts.calls)
 }
 
 /// Mechanisms whose price depends on times that the recording does not have: of larger requests, of more of them at a

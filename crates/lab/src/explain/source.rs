@@ -35,7 +35,7 @@ use iowhy_trace::join::{Joined, Who, beside, join};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
 use iowhy_why::digest::{Digest, Observer};
-use iowhy_why::digest::{discards, in_place, partial, wall};
+use iowhy_why::digest::{discards, in_place, partial, tags, wall};
 use iowhy_why::rules::Need;
 
 /// Settings of an explanation.
@@ -254,8 +254,8 @@ const LEAST_ON_LOOP: u64 = 1 << 20;
 
 /// Leaves bios and requests of the devices that the workload uses: work elsewhere, and work of a loop device below,
 /// does not matter. Known if the trace has the tasks of the workload; all is kept if they use none.
-pub(crate) fn of_the_workload(trace: &mut Trace) {
-    let Some(tree) = beside::tree(trace, &Who::default()) else { return };
+pub(crate) fn of_the_workload(trace: &mut Trace, who: &Who) {
+    let Some(tree) = beside::tree(trace, who) else { return };
     let mut bytes: BTreeMap<Dev, u64> = BTreeMap::new();
     let mut below: BTreeMap<Dev, Dev> = BTreeMap::new();
     for record in &trace.records {
@@ -309,19 +309,25 @@ fn lacking(trace: &Trace, settings: &Settings) -> Vec<Need> {
 
 /// A recorded trace as a run of a side.
 fn recorded(mut read: Trace, seed: u64, beside: Extra, side: &mut Side) -> Option<PicturedRun> {
-    followed(&mut read, seed, beside, side).1
+    followed(&mut read, &Who::default(), seed, beside, side).1
 }
 
 /// A recording as the only run of a side, with its calls and requests; the trace loses what the workload does not use.
-pub(crate) fn alone(read: &mut Trace) -> (Side, Joined) {
+pub(crate) fn alone(read: &mut Trace, who: &Who) -> (Side, Joined) {
     let mut side = Side::default();
-    let (joined, _) = followed(read, 0, Extra::Nothing, &mut side);
+    let (joined, _) = followed(read, who, 0, Extra::Nothing, &mut side);
     (side, joined)
 }
 
-fn followed(read: &mut Trace, seed: u64, beside: Extra, side: &mut Side) -> (Joined, Option<PicturedRun>) {
-    of_the_workload(read);
-    let mut joined = join(read, &Who::default());
+fn followed(
+    read: &mut Trace,
+    who: &Who,
+    seed: u64,
+    beside: Extra,
+    side: &mut Side,
+) -> (Joined, Option<PicturedRun>) {
+    of_the_workload(read, who);
+    let mut joined = join(read, who);
     let events = Arc::new(std::mem::take(&mut joined.events));
     let Ok((mut digest, seen)) = listen(beside, seed, |listener| {
         events.iter().for_each(|event| listener.event(event));
@@ -341,6 +347,7 @@ fn followed(read: &mut Trace, seed: u64, beside: Extra, side: &mut Side) -> (Joi
     (digest.foreign.discards, digest.foreign.discarding) = discards::of(&joined);
     digest.workload.read_first = partial::of(&joined);
     digest.sync.in_place = in_place::of(&joined);
+    digest.commands.late_tags = tags::of(&joined);
     let others = joined.putters.iter().filter(|putter| !putter.own);
     digest.foreign.names = others.map(|putter| (putter.name.clone(), putter.nr_pages)).collect();
     side.lost += read.lost;

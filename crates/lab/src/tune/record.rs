@@ -104,7 +104,7 @@ fn of_command(words: &[String]) -> Result<Captured, TuneError> {
 /// Everything that is wanted of a recording, and whether much of it came from the cache.
 fn seen(captured: Captured, who: Who, runs: u32) -> (Seen, bool) {
     let trace = captured.trace;
-    let facts = Facts::of(&mut trace.clone());
+    let facts = Facts::of(&mut trace.clone(), &Who::default());
     let settings = Settings::of(&trace);
     let disk = settings.get("recording", "disk").unwrap_or_default().to_owned();
     let mount = settings.values.keys().find(|(of, key)| of.starts_with('/') && key == "filesystem");

@@ -22,7 +22,7 @@ use iowhy_stats::figure::share;
 use iowhy_stats::modes::{self, Mode};
 use iowhy_trace::fields::field;
 use iowhy_trace::join::beside::is_other;
-use iowhy_trace::join::{CallRecord, Joined};
+use iowhy_trace::join::{CallRecord, Joined, Who};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
 use iowhy_why::digest::{self, Digest, KIND_OTHER, LAYERS, Layer};
@@ -123,6 +123,8 @@ pub struct Facts {
     pub streams: f64,
     /// Share of the reads that come on an open file behind another task's, at another place.
     pub taken: f64,
+    /// Of a command that runs several programs the one that takes the time, if others make more calls at once.
+    pub diluted: Option<(String, Vec<u32>)>,
     /// Length of the recording.
     pub length_ns: u64,
     /// Share of the time in which some tasks of the machine, or all that could run, waited for CPUs, I/O and memory
@@ -131,13 +133,13 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Of a recording; it loses what its workload does not use.
-    pub fn of(trace: &mut Trace) -> Facts {
+    /// Of a recording, and of some of its tasks or all of the workload; it loses what these do not use.
+    pub fn of(trace: &mut Trace, who: &Who) -> Facts {
         let length_ns = trace.records.last().map_or(0, |record| record.at.0);
-        let tree = iowhy_trace::join::beside::tree(trace, &Default::default()).unwrap_or_default();
+        let tree = iowhy_trace::join::beside::tree(trace, who).unwrap_or_default();
         let others = others(trace, &tree);
         let below = below::of(trace, &tree, &others);
-        let (side, joined) = crate::explain::source::alone(trace);
+        let (side, joined) = crate::explain::source::alone(trace, who);
         let Side { mut runs, mut settings, lacks, .. } = side;
         let (digest, settings) = (runs.pop().unwrap_or_default(), settings.pop().unwrap_or_default());
         let slots = f64::from(digest.time.slots.max(1));
@@ -186,6 +188,7 @@ impl Facts {
             sleeps,
             streams: streams(&joined),
             taken: taken(&joined),
+            diluted: settings.command.and_then(|_| diluted(trace, &joined, whole_ns)),
             length_ns,
             digest,
             settings,
@@ -242,6 +245,24 @@ impl Facts {
             paced: None,
         }
     }
+}
+
+/// Of a command that runs several programs the one whose tasks are in calls for most of the run, where others spend more
+/// time in theirs all together: what slows it is diluted by them. Its name and tasks.
+fn diluted(trace: &Trace, joined: &Joined, whole_ns: f64) -> Option<(String, Vec<u32>)> {
+    const MOSTLY: f64 = 0.5;
+    const HALF: f64 = 0.5;
+    let mut programs: BTreeMap<&str, (f64, BTreeSet<u32>)> = BTreeMap::new();
+    for call in &joined.calls {
+        let (ns, pids) = programs.entry(trace.name(call.pid).unwrap_or("?")).or_default();
+        *ns += call.end.map_or(0, |end| end.saturating_sub(call.start).0) as f64;
+        pids.insert(call.pid);
+    }
+    let all: f64 = programs.values().map(|(ns, _)| ns).sum();
+    let each = |(ns, pids): &(f64, BTreeSet<u32>)| ns / pids.len().max(1) as f64;
+    let long = programs.iter().filter(|(_, of)| of.0 < HALF * all && each(of) >= MOSTLY * whole_ns);
+    let (name, (_, pids)) = long.max_by(|a, b| each(a.1).total_cmp(&each(b.1)))?;
+    Some(((*name).to_owned(), pids.iter().copied().collect()))
 }
 
 fn kind_of(op: Op) -> usize {

@@ -3,6 +3,7 @@
 use iowhy_stack::event::Event;
 use iowhy_stack::sim;
 use iowhy_trace::bridge::trace_of_events;
+use iowhy_trace::join::Who;
 use iowhy_trace::settings::Settings;
 use iowhy_why::rules::cost::{Cost, Found};
 
@@ -18,7 +19,7 @@ fn parts_of_a_call_add_up_to_it() {
         let plan = plan_of_command(&words).expect("a job");
         let mut events: Vec<Event> = Vec::new();
         sim::run_with(&plan, &mut events).expect("it can be run");
-        let facts = Facts::of(&mut trace_of_events(&events));
+        let facts = Facts::of(&mut trace_of_events(&events), &Who::default());
         let parts: f64 = facts.layers.iter().map(|part| part.ns).sum();
         assert!(facts.calls > 0 && (parts - facts.per_call_ns()).abs() < 1.0, "{job}: {:?}", facts.layers);
         let pct: f64 = facts.layers.iter().map(|part| part.pct).sum();

@@ -390,6 +390,8 @@ pub(super) const EVENTS: &[Event] = &[
     besides(&["syscalls/sys_exit_nanosleep"]),
     besides(&["syscalls/sys_enter_clock_nanosleep"]),
     besides(&["syscalls/sys_exit_clock_nanosleep"]),
+    besides(&["syscalls/sys_enter_flock"]),
+    besides(&["syscalls/sys_exit_flock"]),
     besides(&["syscalls/sys_enter_select"]),
     besides(&["syscalls/sys_exit_select"]),
     besides(&["syscalls/sys_enter_pselect6"]),

@@ -154,6 +154,7 @@ const CALLS: &[(libc::c_long, &str)] = &[
     (libc::SYS_statx, "statx dfd *filename flags mask *buffer"),
     (libc::SYS_nanosleep, "nanosleep *rqtp *rmtp"),
     (libc::SYS_clock_nanosleep, "clock_nanosleep which_clock flags *rqtp *rmtp"),
+    (libc::SYS_flock, "flock fd cmd"),
     (libc::SYS_pselect6, "pselect6 n *inp *outp *exp *tsp *sig"),
     (libc::SYS_ppoll, "ppoll *ufds nfds *tsp *sigmask sigsetsize"),
     (libc::SYS_epoll_pwait, "epoll_pwait epfd *events maxevents timeout *sigmask sigsetsize"),

@@ -39,8 +39,10 @@ pub struct Wall {
     pub wakes: u64,
     /// Time of these waits, of each task for itself, ns.
     pub ready_ns: f64,
-    /// Of this the waits for a CPU that a task outside the workload had until then, ns, by its name.
+    /// Of this the waits for a CPU that a task outside the workload had until then, or took, ns, by its name.
     pub behind: BTreeMap<String, f64>,
+    /// Time of tasks that wait for a file's lock (flock), ns, and how often.
+    pub locked: (f64, u64),
     /// Time of tasks in reclaim, ns, and how often.
     pub reclaim: (f64, u64),
     /// Bios that a limit has held back.
@@ -93,6 +95,8 @@ enum Doing {
     Reap,
     /// It sleeps on purpose.
     Sleep,
+    /// It waits for the lock of a file that another has.
+    Lock,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -121,6 +125,7 @@ fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nan
                 "io_submit" => Doing::Submit,
                 "io_getevents" | "io_pgetevents" | "io_uring_enter" => Doing::Reap,
                 "nanosleep" | "clock_nanosleep" => Doing::Sleep,
+                "flock" => Doing::Lock,
                 // Waiting for whatever comes is not the doing of storage. Ends of calls before it may be missing.
                 "select" | "pselect6" | "poll" | "ppoll" | "epoll_wait" | "epoll_pwait" => {
                     open.remove(&record.pid);
@@ -330,6 +335,11 @@ impl Walk<'_> {
         let kind = self.kind(doing);
         match doing {
             Some(Doing::Sleep) => return self.push(from, to, None),
+            Some(Doing::Lock) => {
+                self.wall.locked.0 += to.saturating_sub(from).0 as f64;
+                self.wall.locked.1 += 1;
+                return self.push(from, to, None);
+            }
             None if !deep => return self.push(from, to, None),
             // Pipes and sockets whose creation was not seen: signals do not wake tasks that wait for a page or a lock.
             Some(Doing::Call(call, _)) if !deep && self.requests.joined.calls[call].file.is_none() => {
@@ -417,11 +427,14 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
         workers: tree.iter().copied().filter(is_worker).collect(),
     };
     let mut states: BTreeMap<u32, State> = BTreeMap::new();
+    // Who took the CPU from a task that could go on.
+    let mut takers: HashMap<u32, u32> = HashMap::new();
     for record in &trace.records {
         let at = record.at;
         match &record.seen {
             Seen::Switch { next, state } => {
                 if own(record.pid) {
+                    takers.insert(record.pid, *next);
                     let before = states.get(&record.pid).copied().unwrap_or(State::Running(at));
                     if let State::Running(from) | State::Ready(from) = before {
                         walk.ran(record.pid, from, at);
@@ -441,8 +454,11 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
                             let kind = walk.kind(walk.doing(*next, from).map(|interval| interval.doing));
                             walk.wall.wakes += 1;
                             walk.wall.ready_ns += at.saturating_sub(from).0 as f64;
-                            if is_other(trace, &tree, record.pid) {
-                                let name = trace.name(record.pid).unwrap_or("another task").to_owned();
+                            // Or the CPU that it gets now had nothing to do.
+                            let taker = takers.get(next).copied().filter(|_| record.pid == 0);
+                            let before = taker.unwrap_or(record.pid);
+                            if is_other(trace, &tree, before) {
+                                let name = trace.name(before).unwrap_or("another task").to_owned();
                                 *walk.wall.behind.entry(name).or_default() += at.saturating_sub(from).0 as f64;
                             }
                             walk.push(from, at, Some((kind, Layer::Ready)));
@@ -460,6 +476,7 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
                     Some(State::Stopped(from, traced)) => walk.stopped((from, at), traced),
                     _ => continue,
                 }
+                takers.remove(pid);
                 states.insert(*pid, State::Ready(at));
             }
             // These happen in whichever task runs, or are records of our own.

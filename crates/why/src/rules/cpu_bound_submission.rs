@@ -6,6 +6,8 @@
 //! either side. Known limits: a layer above the page cache that does more looks like one that does the same more
 //! slowly; calls that wait for a CPU or for a page that another call is about to ask for count as computing.
 
+use super::cost::{Cost, Facts, SEEN};
+use super::instead::Saved;
 use super::{Figure, Match, Rule, changed_job, grade};
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::{Digest, Layer};
@@ -29,11 +31,13 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[super::Switch::OtherKind("machine."), super::Switch::Other("machine")],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Growth of work for an operation up to which it counts as equal.
 const EQUAL: f64 = 1.05;
+/// Share of the reads that go on where others ended.
+const STREAMS: f64 = 0.8;
 /// Growth of CPU time that counts.
 const SLOWER: f64 = 1.1;
 /// Part of the whole difference that the CPU has to have to be a cause.
@@ -114,11 +118,79 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     Some(Match { confidence: grade(median.ratio(), GRADE.0, GRADE.1), share_ns: Some(share), claim, evidence })
 }
 
+/// Calls of one side, and their mean bytes, up to which the call costs more than its bytes.
+const MANY: u64 = 1000;
+const SMALL: f64 = 512.0;
+/// Bytes of a call whose cost is that of its bytes.
+const LARGE: f64 = 4096.0;
+/// Part of the time that the kernel's code for them has to have.
+const MUCH: f64 = 0.25;
+
+/// The cost of small calls: the same bytes in fewer ones. The program has its own work for each of them, too, of which
+/// nobody knows how much would stay.
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let work = &facts.digest.workload;
+    let way = usize::from(work.calls[1] > work.calls[0]);
+    let (calls, bytes) = (work.calls[way], work.bytes[way] as f64 / work.calls[way].max(1) as f64);
+    let code = facts.of_kinds(&[way], &[Layer::Cpu]);
+    let goes_on = way == 1 || facts.streams >= STREAMS;
+    if calls < MANY || bytes > SMALL || !goes_on || code < MUCH * facts.whole_ns {
+        return None;
+    }
+    let part = 1.0 - bytes / LARGE;
+    let program = facts.in_layers(&[Layer::Application]);
+    let saved = Saved::of(
+        (code + f64::midpoint(0.0, program)) * part,
+        f64::midpoint(0.0, code) * part,
+        (code + program) * part,
+    );
+    let name = ["reads", "writes"][way];
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!("{calls} {name} of {bytes:.0} bytes: the kernel's code takes {:.0} ns for each", {
+            code / calls as f64
+        }),
+        setting: format!("{name} of {LARGE:.0} bytes or more (a buffer in the program)"),
+        evidence: vec![
+            ("bytes of a call", bytes, Unit::Bytes),
+            ("time of the kernel's code for them", code, Unit::Ns),
+            ("time of the program's code", program, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
     use crate::digest::Layer;
+
+    #[test]
+    fn costs() {
+        fn calls(a: &mut Alone, calls: f64, bytes: f64) {
+            (a.digest.workload.calls[0], a.digest.workload.bytes[0]) = (calls as u64, (calls * bytes) as u64);
+        }
+        let small = || {
+            Alone::of(|a| {
+                calls(a, 2000.0, 16.0);
+                a.streams = 1.0;
+                a.digest.time.ns[0][CPU] = 5e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("MANY", |a, x| calls(a, x, 16.0), 1000.0, 999.0),
+            ("SMALL", |a, x| calls(a, 2000.0, x), 512.0, 513.0),
+            ("STREAMS", |a, x| a.streams = x, 0.8, 0.79),
+            ("MUCH", |a, x| a.digest.time.ns[0][CPU] = x, 2.5e5, 2.49e5),
+        ];
+        hold_cost(&RULE, small, (49.8, 0.8), edges);
+        let mut larger = small();
+        calls(&mut larger, 2000.0, 512.0);
+        let saves = larger.ask(&RULE).expect("a cost").saves_pct;
+        assert!((saves - 43.75).abs() < 0.1, "{}: {saves}", "LARGE");
+    }
 
     /// Ten thousand reads of 100 and 200 ns, half of it code; all miss, and ask for the same.
     fn missing() -> Pair {

@@ -100,7 +100,7 @@ const STREAMS: f64 = 0.5;
 /// Windows: with fewer, their mean is chance.
 const ENOUGH: u64 = 16;
 /// Windows, and requests in one, from which on it is not whatever the others are.
-const FEW: (u64, f64) = (4, 64.0);
+const FEW: (u64, f64) = (4, 16.0);
 /// Requests in a window: metadata between the data of a healthy file, and its last piece, cut some windows in two.
 const PIECES: f64 = 4.0;
 /// Share of the requests that begin where another one ended: then a limit cuts them, and not the file.
@@ -227,12 +227,15 @@ mod tests {
                 a.digest.cache.added = 512;
             })
         };
+        fn windows(a: &mut Alone, windows: f64) {
+            (a.digest.windows.sizes, a.digest.commands.issued[0]) = (spread(windows as u64, 32.0), 128);
+        }
         fn few(a: &mut Alone, windows: f64) {
             (a.digest.windows.sizes, a.digest.cache.added) = (spread(windows as u64, 1024.0), 512);
         }
-        fn pieces(a: &mut Alone, pages: f64) {
+        fn pieces(a: &mut Alone, requests: f64) {
             few(a, 4.0);
-            a.digest.cache.added = pages as u64;
+            a.digest.commands.issued[0] = requests as u64;
         }
         fn less(a: &mut Alone, pages: f64) {
             a.requests(0, 64, 16, 1e6);
@@ -240,9 +243,9 @@ mod tests {
         }
         let edges: &[AloneEdge] = &[
             ("STREAMS", |a, x| a.streams = x, 0.5, 0.49),
-            ("ENOUGH", |a, x| a.digest.windows.sizes = spread(x as u64, 32.0), 16.0, 15.0),
+            ("ENOUGH", windows, 16.0, 15.0),
             ("FEW", few, 4.0, 3.0),
-            ("FEW, pieces", pieces, 512.0, 511.0),
+            ("FEW, pieces", pieces, 64.0, 63.0),
             ("a window", |a, x| a.set("recording", "disk", ["", "sda"][x as usize]), 0.0, 1.0),
             ("PIECES", less, 128.0, 127.0),
             ("OTHERS", |a, x| a.digest.cache.added = x as u64, 342.0, 341.0),

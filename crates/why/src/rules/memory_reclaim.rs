@@ -99,7 +99,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let cache = &facts.digest.cache;
     // Pages that are read again are waited for again, by others that want them, too.
     let again = cache.again.min(cache.reclaimed) as f64;
-    let waits = facts.reads_wait() + facts.of_kinds(&[0], &[Layer::Lock]);
+    // Calls that list and look up read, too.
+    let waits = facts.of_kinds(instead::kinds(0), &TRIPS) + facts.of_kinds(&[0], &[Layer::Lock]);
     let waits = waits * again / (cache.added.max(1)) as f64;
     let swapped = from_swap(facts);
     let swap_waits = facts.of_kinds(instead::kinds(0), &TRIPS) * swapped;

@@ -96,6 +96,10 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     if stopped[0].0 + stopped[1].0 > facts.sleeps.1 {
         return Some(from_outside(facts, stopped));
     }
+    let locked = facts.digest.wall.as_ref().map_or((0.0, 0), |wall| wall.locked);
+    if locked.0 > facts.sleeps.1 {
+        return Some(for_locks(facts, locked));
+    }
     let (times, asleep) = facts.sleeps;
     let pauses = facts.in_layers(&[Layer::Pause]).min(asleep);
     let held = pauses >= ASLEEP.0 * facts.whole_ns && times >= ASLEEP.1;
@@ -121,6 +125,27 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 
 /// Bounds of the time under a tracer that is recorded, too: it may be busy for others meanwhile.
 const TRACED: Bounds = [0.5, 1.0];
+
+/// The cost of waits for a file's lock that another process has.
+fn for_locks(facts: &Facts<'_>, (ns, times): (f64, u64)) -> Cost {
+    let pauses = facts.in_layers(&[Layer::Pause]).min(ns);
+    let (confidence, bounds) = ALONE;
+    Cost {
+        ns: pauses,
+        bounds,
+        confidence,
+        claim: format!(
+            "{}: {:.0} ms each, until another process lets go of it",
+            iowhy_text::count(times, "wait for the lock of a file (flock)", "waits for the lock of a file (flock)"),
+            ns / 1e6 / times.max(1) as f64
+        ),
+        setting: "a lock of its own, or one that the other process holds for less time".to_owned(),
+        evidence: vec![
+            ("time in which tasks wait for locks", ns, Unit::Ns),
+            ("of it with nothing else going on", pauses, Unit::Ns),
+        ],
+    }
+}
 
 /// Somebody else stops the program.
 fn from_outside(facts: &Facts<'_>, [by_signal, by_tracer]: [(f64, u64); 2]) -> Cost {
@@ -252,6 +277,14 @@ mod tests {
             };
             hold_cost(&RULE, stopped, (40.0, 0.85), &[("stopped for longer", |a, x| a.sleeps.1 = x, 3.9e5, 4e5)]);
         }
+        let locked = || {
+            Alone::of(|a| {
+                a.sleeps = (10, 1e5);
+                a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
+                a.digest.wall = Some(Wall { locked: (4e5, 3), ..Wall::default() });
+            })
+        };
+        hold_cost(&RULE, locked, (40.0, 0.85), &[]);
         // The tracer is recorded, too: nothing pauses.
         let traced = Alone::of(|a| {
             let mut wall = Wall::default();

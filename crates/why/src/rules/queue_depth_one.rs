@@ -86,6 +86,12 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 const FEW: f64 = 32.0;
 /// Part of them that the device has while it is busy: then the queue is full.
 const FULL: f64 = 0.6;
+/// Tags of a device below which none is made for several callers, part of them that it has then, and of the time that
+/// it is busy; part of the reads that get theirs late.
+const FEW_TAGS: f64 = 16.0;
+const FULL_OF_TAGS: f64 = 0.8;
+const BUSY: f64 = 0.8;
+const LATE: f64 = 0.2;
 /// Requests of a queue as a kernel makes it.
 const USUAL: f64 = 64.0;
 
@@ -94,9 +100,17 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     // BFQ then gives the device the next request when the one before it is done.
     let strict = facts.of_disk("scheduler") == Some("bfq") && facts.of_disk("iosched/strict_guarantees") == Some("1");
     let few = facts.number_of_disk("nr_requests").filter(|limit| *limit < FEW);
-    let limit = if strict { 1.0 } else { few? };
     let commands = &facts.digest.commands;
     let at_once = commands.classes.values().map(Spread::sum).sum::<f64>() / commands.busy.max(1) as f64;
+    let tags = f64::from(commands.deepest);
+    let late = commands.late_tags as f64 / commands.issued[0].max(1) as f64;
+    let full = tags < FEW_TAGS && at_once >= FULL_OF_TAGS * tags && commands.busy as f64 >= BUSY * facts.whole_ns;
+    let few_tags = few.is_none() && full && late >= LATE;
+    let limit = match () {
+        () if strict => 1.0,
+        () if few_tags => tags,
+        () => few?,
+    };
     if at_once < FULL * limit {
         return None;
     }
@@ -114,11 +128,19 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
             true => format!(
                 "bfq's strict_guarantees=1: the device has {at_once:.1} requests while it is busy, and others wait"
             ),
+            false if few_tags => format!(
+                "the device takes {tags:.0} requests at a time, and {:.0} % of the reads wait for one to end",
+                100.0 * late
+            ),
             false => format!(
                 "nr_requests={limit:.0}: the device has {at_once:.1} requests while it is busy, and no more may be made"
             ),
         },
-        setting: if strict { "strict_guarantees=0".to_owned() } else { format!("nr_requests={USUAL:.0}") },
+        setting: match () {
+            () if strict => "strict_guarantees=0".to_owned(),
+            () if few_tags => "a deeper queue (queue_depth of the device)".to_owned(),
+            () => format!("nr_requests={USUAL:.0}"),
+        },
         evidence: vec![
             ("requests at the device while it is busy", at_once, Unit::Count),
             ("time that calls wait", waits, Unit::Ns),
@@ -206,6 +228,30 @@ mod tests {
             ("FULL", |a, x| full(a, 10.0, x), 6.1, 5.9),
         ];
         hold_cost(&RULE, || Alone::of(|a| full(a, 4.0, 4.0)), (60.0, 0.8), edges);
+        let few_tags = || {
+            Alone::of(|a| {
+                full(a, 256.0, 4.0);
+                (a.digest.commands.deepest, a.digest.commands.busy) = (4, 1_000_000);
+                a.digest.commands.classes = [(Class::default(), spread(100, 40_000.0))].into();
+                (a.digest.commands.issued[0], a.digest.commands.late_tags) = (100, 50);
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("FEW_TAGS", tags, 15.0, 16.0),
+            ("FULL_OF_TAGS", |a, x| a.digest.commands.deepest = x as u32, 5.0, 6.0),
+            ("BUSY", busy, 8e5, 7.9e5),
+            ("LATE", |a, x| a.digest.commands.late_tags = x as u64, 20.0, 19.0),
+            ("nr_requests", |a, x| a.set("sda", "nr_requests", &x.to_string()), 32.0, 31.0),
+        ];
+        fn busy(a: &mut Alone, ns: f64) {
+            a.digest.commands.busy = ns as u64;
+            a.digest.commands.classes = [(Class::default(), spread(100, ns / 25.0))].into();
+        }
+        fn tags(a: &mut Alone, tags: f64) {
+            a.digest.commands.deepest = tags as u32;
+            a.digest.commands.classes = [(Class::default(), spread(100, 10_000.0 * tags))].into();
+        }
+        hold_cost(&RULE, few_tags, (60.0, 0.8), edges);
         let strict = || {
             Alone::of(|a| {
                 full(a, 256.0, 1.0);

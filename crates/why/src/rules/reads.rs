@@ -151,7 +151,9 @@ pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
     let (limit, key) = facts.read_ahead_kb().filter(|(kib, _)| *kib <= SMALL_KB && (*kib <= PAGE_KB) == off)?;
     let reads = d.workload.calls[0];
     let direct = share(d.workload.direct[0], reads);
-    if facts.streams < STREAMS || direct >= DIRECT {
+    // The kernel itself reads so, too, without calls that read: pages one by one, side by side.
+    let in_order = off && share(d.commands.contiguous[0], d.commands.issued[0]) >= STREAMS;
+    if facts.streams < STREAMS && !in_order || direct >= DIRECT {
         return None;
     }
     let is_btrfs = |((_, key), value): (&(String, String), &String)| key == "filesystem" && value == "btrfs";

@@ -1,6 +1,7 @@
 //! Reads wait with the elevator while writes pass.
 
 use super::cost::{Cost, Facts, MARKED};
+use super::instead;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::{KIND_SYNC, Layer};
@@ -27,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
         Switch::Queue("scheduler"),
     ],
     find,
-    cost: Some(|facts| by_preference(facts, 0)),
+    cost: Some(|facts| by_preference(facts, 0).or_else(|| by_batches(facts))),
 };
 
 /// Requests of each direction on each side, from which on means of their waits say anything.
@@ -136,6 +137,39 @@ pub(super) fn by_preference(facts: &Facts<'_>, way: usize) -> Option<Cost> {
     })
 }
 
+/// Requests of one direction in a batch of mq-deadline, as the kernel sets them.
+const BATCH: f64 = 16.0;
+/// Factor by which batches are larger, and more writes pass a read than a batch has.
+const LARGER: f64 = 4.0;
+
+/// The cost of batches that somebody has made longer: reads wait with the scheduler while writes go on.
+fn by_batches(facts: &Facts<'_>) -> Option<Cost> {
+    let batch = facts.number_of_disk("iosched/fifo_batch").filter(|batch| *batch >= LARGER * BATCH)?;
+    let commands = &facts.digest.commands;
+    let each = commands.busy as f64 / (commands.issued[0] + commands.issued[1]).max(1) as f64;
+    let waits = commands.i2d[0].mean();
+    let passed = waits / each.max(1.0);
+    if passed < LARGER * BATCH || commands.issued[0] > commands.issued[1] {
+        return None;
+    }
+    let held = facts.of_kinds(instead::kinds(0), &[Layer::Elevator]);
+    let part = 1.0 - BATCH / passed.min(batch);
+    Some(Cost {
+        ns: held * part,
+        bounds: [LEAST, 1.0],
+        confidence: MARKED,
+        claim: format!(
+            "fifo_batch={batch:.0}: a read waits {:.0} ms with the scheduler, while {passed:.0} requests pass it",
+            waits / 1e6
+        ),
+        setting: format!("iosched/fifo_batch={BATCH:.0}"),
+        evidence: vec![
+            ("time that a read waits with the scheduler", waits, Unit::Ns),
+            ("requests that pass a read meanwhile", passed, Unit::Count),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
@@ -162,6 +196,21 @@ mod tests {
         let found = starved(1, "100").ask(&writes_starved::RULE).expect("a cost");
         assert!((found.bounds_pct[0] - 40.0).abs() < 0.1, "{}: {found:?}", "LEAST");
         hold_cost(&RULE, || starved(0, "0"), (80.0, 0.85), &[("USUAL, reads", batches, 0.0, 1.0)]);
+        let swept = || {
+            Alone::of(|a| {
+                a.set("recording", "disk", "sda");
+                a.set("sda", "iosched/fifo_batch", "1000");
+                a.digest.commands.i2d[0] = spread(10, 160_000.0);
+                (a.digest.commands.issued, a.digest.commands.busy) = ([10, 990], 1_000_000);
+                a.digest.time.ns[0][Layer::Elevator as usize] = 8e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("BATCH", |a, x| a.set("sda", "iosched/fifo_batch", &format!("{x}")), 64.0, 63.0),
+            ("LARGER", |a, x| a.digest.commands.i2d[0] = spread(10, x), 64_000.0, 63_999.0),
+            ("few writes", |a, x| a.digest.commands.issued = [x as u64, 1000 - x as u64], 500.0, 501.0),
+        ];
+        hold_cost(&RULE, swept, (72.0, 0.85), edges);
     }
 
     /// Times of requests with the elevator, fast and slow: reads and writes, ns.
