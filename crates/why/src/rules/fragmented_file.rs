@@ -130,7 +130,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
         return None;
     }
     let most = facts.number_of_disk("max_sectors_kb").map_or(window, |kib| kib * 1024.0 / 512.0);
-    let saved = instead::fewer(facts, 0, window.min(most), true)?;
+    let saved = instead::in_order(facts, window.min(most))?;
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
@@ -255,5 +255,12 @@ mod tests {
             ("DIRECT, alone", |a, x| a.digest.workload.direct[0] = x as u64, 8.0, 9.0),
         ];
         hold_cost(&super::RULE, parts, (75.0, 0.8), edges);
+        // Measured is a read in order: it is the present requests that take their ways.
+        let measured = || {
+            let mut parts = parts();
+            parts.service = vec![(16, 100.0), (256, 1600.0)];
+            parts
+        };
+        hold_cost(&super::RULE, measured, (93.75, 0.8), &[]);
     }
 }

@@ -39,9 +39,15 @@ pub(super) fn kinds(way: usize) -> &'static [usize] {
     [&[0, KIND_OTHER][..], &[1, KIND_SYNC, KIND_OTHER]][way]
 }
 
+/// Factor beyond the largest measured size up to which its line holds.
+const BEYOND: f64 = 4.0;
+
 /// A measured time at a size: in proportion between two sizes, beyond them on the line through the next two, of a
-/// single one by bytes.
+/// single one by bytes; far beyond them nothing is known.
 fn measured(service: &[(u32, f64)], sectors: f64) -> Option<f64> {
+    if service.last().is_some_and(|(largest, _)| sectors > BEYOND * f64::from(*largest)) {
+        return None;
+    }
     let above = service.partition_point(|(size, _)| f64::from(*size) < sectors);
     let [(x0, y0), (x1, y1)] = match service {
         [] => return None,
@@ -82,6 +88,18 @@ pub(super) fn own(facts: &Facts<'_>, way: usize) -> (f64, f64) {
 
 /// The same bytes in requests of `to` sectors, which reads ahead of their reader overlap with it.
 pub(super) fn fewer(facts: &Facts<'_>, way: usize, to: f64, ahead: bool) -> Option<Saved> {
+    fewer_of(facts, way, to, ahead, measured(facts.service, own(facts, way).0))
+}
+
+/// The same of reads at places that are not side by side, which then would be: what was measured is reads in order.
+pub(super) fn in_order(facts: &Facts<'_>, to: f64) -> Option<Saved> {
+    let (_, nr) = own(facts, 0);
+    let each = (facts.digest.commands.own_busy[0] as f64).max(facts.of_kinds(kinds(0), &WAITS)) / nr.max(1.0);
+    fewer_of(facts, 0, to, true, Some(each))
+}
+
+/// The same where a request takes `small` now, if that is known.
+fn fewer_of(facts: &Facts<'_>, way: usize, to: f64, ahead: bool, small: Option<f64>) -> Option<Saved> {
     let d = facts.digest;
     let (from, nr) = own(facts, way);
     let growth = to / from.max(1.0);
@@ -93,8 +111,9 @@ pub(super) fn fewer(facts: &Facts<'_>, way: usize, to: f64, ahead: bool) -> Opti
     let rest = (facts.whole_ns - waits - ready - cpu).max(0.0);
     let busy = (d.commands.own_busy[way] as f64).max(waits);
     // Of requests side by side one larger one has not the device's parallelism.
-    let (price, bounds) = match (measured(facts.service, from), price(facts.service, from, to)) {
-        (Some(small), Some(price)) => {
+    let (price, bounds) = match (small, measured(facts.service, to)) {
+        (Some(small), Some(large)) if small > 0.0 => {
+            let price = (large / small).clamp(1.0, growth);
             let beside = (small * nr / busy).max(1.0);
             (price * beside, [price.sqrt(), (price * growth).sqrt() * beside])
         }
@@ -119,6 +138,8 @@ pub(super) fn fewer(facts: &Facts<'_>, way: usize, to: f64, ahead: bool) -> Opti
     ))
 }
 
+/// Share of the reads that go on where others ended: then they are one stream for the device.
+const STREAMS: f64 = 0.8;
 /// Own requests of a class that met nothing of others, from which on their mean says how long one takes: it varies by a
 /// third of itself if they vary by as much as they are.
 const ALONE: u64 = 9;
@@ -156,7 +177,11 @@ pub(super) fn quieter(facts: &Facts<'_>) -> Saved {
         return Saved::of(seen, seen.min(divided[0]), seen.max(divided[1]) + ready);
     }
     let long = (c.in_the_way as f64).min(waits) * long / all_took.max(1.0);
-    Saved::of(f64::midpoint(divided[0], divided[1]).max(long), f64::midpoint(0.0, divided[0]), waits + ready)
+    // A stream was measured without them, or with less of them.
+    let (size, reads) = own(facts, 0);
+    let alone = measured(facts.service, size).filter(|_| facts.streams >= STREAMS);
+    let stream = alone.map_or(0.0, |ns| facts.of_kinds(kinds(0), &WAITS) - ns * reads);
+    Saved::of(f64::midpoint(divided[0], divided[1]).max(long).max(stream), f64::midpoint(0.0, divided[0]), waits + ready)
 }
 
 #[cfg(test)]
@@ -176,8 +201,10 @@ mod tests {
             (two, 8.0, Some(100.0)),
             (two, 16.0, Some(120.0)),
             (two, 40.0, Some(180.0)),
+            (two, 96.0, Some(320.0)),
+            (two, 97.0, None),
         ] {
-            assert_eq!(measured(service, sectors), ns, "{sectors} of {service:?}");
+            assert_eq!(measured(service, sectors), ns, "{sectors} of {service:?} ({})", "BEYOND");
         }
     }
 
@@ -237,5 +264,12 @@ mod tests {
         };
         let edges: &[AloneEdge] = &[("ALONE", alone, 9.0, 8.0), ("MOSTLY", more, 20.0, 21.0)];
         hold_cost(&noisy_neighbour::RULE, beside, (80.0, 0.85), edges);
+        let stream = || {
+            let mut stream = beside();
+            alone(&mut stream, 0.0);
+            (stream.streams, stream.service) = (1.0, vec![(8, 1e4)]);
+            stream
+        };
+        hold_cost(&noisy_neighbour::RULE, stream, (80.0, 0.85), &[("STREAMS", |a, x| a.streams = x, 0.8, 0.79)]);
     }
 }

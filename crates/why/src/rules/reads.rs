@@ -217,7 +217,9 @@ pub(super) fn cost_of_waste(facts: &Facts<'_>) -> Option<Cost> {
     let seen = if faults { AROUND_PAGES } else { 1 };
     let unused = d.windows.ahead.saturating_sub(seen * d.windows.used);
     let in_vain = share(unused, d.cache.added);
-    let (from, _) = instead::own(facts, 0);
+    // A window that is larger than a request has several, and its reader waits for the first.
+    let window = share(all_pages(d), d.windows.count.iter().sum()) * PAGE_SECTORS as f64;
+    let from = instead::own(facts, 0).0.max(window);
     let to = (from * (1.0 - in_vain)).max(USUAL_KB * 1024.0 / SECTOR_BYTES as f64);
     if in_vain < IN_VAIN || to >= from {
         return None;
