@@ -301,12 +301,16 @@ fn undo(log: &Path) -> Vec<(String, String)> {
         let mut said = String::new();
         let done = (0..30).any(|_| {
             let output = Command::new("bash").args(["-c", line]).stdin(Stdio::null()).process_group(0).output();
-            let fine = output.as_ref().is_ok_and(|output| output.status.success());
-            if !fine {
-                said = output.map_or_else(|e| e.to_string(), |o| String::from_utf8_lossy(&o.stderr).trim().to_owned());
+            if output.as_ref().is_ok_and(|output| output.status.success()) {
+                return true;
+            }
+            said = output.map_or_else(|e| e.to_string(), |o| String::from_utf8_lossy(&o.stderr).trim().to_owned());
+            // What is to be ended has ended.
+            let gone = said.ends_with("No such process");
+            if !gone {
                 std::thread::sleep(Duration::from_millis(100));
             }
-            fine
+            gone
         });
         if !done {
             failed.push((line.to_owned(), said));

@@ -341,7 +341,8 @@ impl Reader {
     /// the job that is to meet them takes to end.
     fn start(node: &str) -> Reader {
         let stat = format!("/sys/block/{}/stat", node.trim_start_matches("/dev/"));
-        let read = || fs::read_to_string(&stat).expect("a disk has counters").split_whitespace().nth(2).map(str::to_owned);
+        let read =
+            || fs::read_to_string(&stat).expect("a disk has counters").split_whitespace().nth(2).map(str::to_owned);
         let before = read();
         let script = "while dd if=\"$0\" of=/dev/null bs=1M 2>/dev/null; do :; done";
         let child = Command::new("nice").args(["-n", "-20", "sh", "-c", script, node]).spawn().expect("nice starts");

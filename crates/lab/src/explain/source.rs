@@ -319,13 +319,7 @@ pub(crate) fn alone(read: &mut Trace, who: &Who) -> (Side, Joined) {
     (side, joined)
 }
 
-fn followed(
-    read: &mut Trace,
-    who: &Who,
-    seed: u64,
-    beside: Extra,
-    side: &mut Side,
-) -> (Joined, Option<PicturedRun>) {
+fn followed(read: &mut Trace, who: &Who, seed: u64, beside: Extra, side: &mut Side) -> (Joined, Option<PicturedRun>) {
     of_the_workload(read, who);
     let mut joined = join(read, who);
     let events = Arc::new(std::mem::take(&mut joined.events));

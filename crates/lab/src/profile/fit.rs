@@ -1,11 +1,11 @@
 //! A profile from samples of commands.
 //!
-//! The number of servers is the one with which a device of the fitted times, given the same commands by the same
-//! rules (each as long after as many completions as it was), is most like the recording; ties go to the
-//! smaller. One server that takes its commands in an order of its own is tried after that. The service of a command is the time from its issue, or from the completion that left a server to it,
-//! to its own. Distributions are those of the commands with the least company in each class of operation, place and
-//! size (powers of two). Everything else (shares by depth, link, idle exit, the device's own reading ahead) is kept if
-//! it makes the device more like the recording by 3 %.
+//! The number of servers is the one with which a device of the fitted times, given the same commands by the same rules
+//! (each as long after as many completions as it was), is most like the recording; ties go to the smaller. One server
+//! that takes its commands in an order of its own is tried after that. The service of a command is the time from its
+//! issue, or from the completion that left a server to it, to its own. Distributions are those of the commands with
+//! the least company in each class of operation, place and size (powers of two). Everything else (shares by depth,
+//! link, idle exit, the device's own reading ahead) is kept if it makes the device more like the recording by 3 %.
 //!
 //! Source: deconvolution of a queue with several servers in order of arrival; Worthington, Ganger, Patt and Wilkes 1995
 //! for what is asked of a drive. Limits: a class with fewer than five commands has no row; a recording that never had
@@ -118,7 +118,7 @@ const LONG_RUN: usize = 64;
 /// Least commands between two cuts of others.
 const STRETCH: usize = 200;
 
-/// At most about so many of the commands: the first ones of stretches that begin where the device had nothing to do.
+/// About `most` of the commands: the first ones of stretches that begin where the device had nothing to do.
 /// Every load of a probe has its share then, and each stretch follows the one before it after the pause that it had.
 pub(super) fn thinned(samples: &[Sample], most: usize) -> Vec<Sample> {
     if samples.len() <= most {
@@ -233,32 +233,37 @@ fn service_of(chosen: &Chosen) -> Service {
     Service { rows: [0, 1, 2, 3].map(|nr| rows(&chosen[nr])), ..Service::default() }
 }
 
-const HALF: u64 = 500 << 20;
 /// Most sectors of a command whose time is hardly that of its data.
 const SMALL_SECTORS: u32 = 64;
 
-/// Shares by depth, if commands in company take longer than alone. Where they are quicker, one overtakes another, or
-/// several are served side by side.
-fn by_depth(seen: &[Seen], services: &[u64], service: &Service) -> Vec<(u32, u32)> {
-    let mut buckets: BTreeMap<u32, (u32, u32, [f64; 2])> = BTreeMap::new();
+/// Rounds in which shares by depth are corrected, and their bounds per mille.
+const ROUNDS: u32 = 3;
+const SHARES: [f64; 2] = [1000.0, 100_000.0];
+
+/// Shares by depth with which small commands in company take as long as they did, where that is longer: what is left
+/// when servers, link and order have had their part (batches, interrupts, processors that serve a device).
+fn by_depth(seen: &[Seen], profile: &Profile) -> Vec<(u32, u32)> {
+    let mut buckets: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     let small = |of: &Seen| (1..=SMALL_SECTORS).contains(&of.sample.sectors) && !of.next;
-    for (of, ns) in seen.iter().zip(services).filter(|(of, _)| small(of)) {
-        let alone = service.time(of.sample.write, of.next, of.sample.sectors, HALF).max(1);
-        let (n, depths, sums) = buckets.entry(of.depth.ilog2()).or_default();
-        (*n, *depths) = (*n + 1, *depths + of.depth);
-        *sums = [sums[0] + *ns as f64, sums[1] + alone as f64];
+    for (nr, of) in seen.iter().enumerate().filter(|(_, of)| small(of)) {
+        buckets.entry(of.depth.ilog2()).or_default().push(nr);
     }
-    let share = |(n, depths, [took, alone]): (u32, u32, [f64; 2])| {
-        (n >= LEAST as u32).then(|| (depths / n, (took / alone * 1000.0).clamp(1.0, 1e6) as u32))
+    buckets.retain(|_, members| members.len() >= 2 * LEAST);
+    let depth = |members: &Vec<usize>| members.iter().map(|nr| seen[*nr].depth).sum::<u32>() / members.len() as u32;
+    let mut rows: Vec<(u32, u32)> = buckets.values().map(|members| (depth(members), 1000)).collect();
+    let median = |members: &[usize], of: &dyn Fn(usize) -> Sample| {
+        quantile(&sorted(members.iter().map(|nr| (of(*nr).done - of(*nr).at) as f64)), 0.5).max(1.0)
     };
-    let mut rows: Vec<(u32, u32)> = buckets.into_values().filter_map(share).collect();
-    // The first is the measure of the others.
-    if let Some((_, first)) = rows.first().copied() {
-        let of = |share: u32| (u64::from(share) * 1000 / u64::from(first)).max(1000) as u32;
-        rows.iter_mut().for_each(|(_, share)| *share = of(*share));
+    for _ in 0..ROUNDS {
+        let mut profile = profile.clone();
+        profile.service.depth = rows.clone();
+        let other = replayed(&profile, seen);
+        for ((_, share), members) in rows.iter_mut().zip(buckets.values()).filter(|((depth, _), _)| *depth > 1) {
+            let ratio = median(members, &|nr| seen[nr].sample) / median(members, &|nr| other[nr]);
+            *share = (f64::from(*share) * ratio).clamp(SHARES[0], SHARES[1]) as u32;
+        }
     }
-    rows.dedup_by_key(|(depth, _)| *depth);
-    if rows.iter().any(|(_, share)| share.abs_diff(1000) > 100) { rows } else { Vec::new() }
+    rows
 }
 
 /// Median times by distance, if they rise: the arm of a rotating disk.
@@ -345,12 +350,12 @@ fn fitted(samples: &[Sample], seen: &[Seen], shape: Shape) -> Fitted {
     let chosen = chosen(seen, &services, &counts, &correct);
     let mut service = service_of(&chosen);
     service.distance = distance;
-    if shape.by_depth {
-        service.depth = by_depth(seen, &services, &service);
-    }
     let flushes = sorted(samples.iter().filter(|of| of.sectors == 0).map(|of| (of.done - of.at) as f64));
     service.flush = (!flushes.is_empty()).then(|| times(&flushes));
-    let profile = Profile { service, fields: shape.fields(), ..Profile::default() };
+    let mut profile = Profile { service, fields: shape.fields(), ..Profile::default() };
+    if shape.by_depth {
+        profile.service.depth = by_depth(seen, &profile);
+    }
     let score = unlike(seen, &replayed(&profile, seen));
     Fitted { score, shape, service: profile.service, chosen }
 }
@@ -430,7 +435,8 @@ fn replayed(profile: &Profile, seen: &[Seen]) -> Vec<Sample> {
         while ends.len() < of.ended {
             step(&mut *device, &mut ends);
         }
-        let due = of.before.map_or(of.sample.at, |before| ends[of.ended - 1] + (of.sample.at - seen[before].sample.done));
+        let due =
+            of.before.map_or(of.sample.at, |before| ends[of.ended - 1] + (of.sample.at - seen[before].sample.done));
         let due = due.max(at.last().copied().unwrap_or(0));
         // A device that orders its commands goes on with those that it has by then.
         while device.next().is_some_and(|next| next.0 <= due) {
@@ -513,6 +519,51 @@ pub(super) fn links(peaks: [Option<[f64; 2]>; 2]) -> Vec<[Option<f64>; 2]> {
     links
 }
 
+/// The same with whatever else makes it more like the recording; pauses and reading ahead are those of `found`.
+fn improved(mut best: Fitted, tried: &[Sample], seen: &[Seen], found: Shape) -> Fitted {
+    let deepest = seen.iter().map(|of| of.depth).max().unwrap_or(1);
+    let slow = 4 * quantile(&sorted(tried.iter().map(|of| (of.done - of.at) as f64)), 0.5) as u64;
+    // One arm that takes its commands in an order of its own, each passed over so often at most.
+    let arm = |shape: Shape, link| match deepest {
+        1 => shape,
+        _ => Shape { cached: shape.cached, servers: 1, passes: PASSES[0], link, ..Shape::default() },
+    };
+    let passed = |shape: Shape, passes| if shape.passes > 0 { Shape { passes, ..shape } } else { shape };
+    let changes: [&dyn Fn(Shape) -> Shape; 12] = [
+        &|shape| Shape { cached: true, ..shape },
+        &|shape| Shape { stall: slow.max(STALL), ..shape },
+        &|shape| arm(shape, [None; 2]),
+        &|shape| arm(shape, shape.link),
+        &|shape| passed(shape, PASSES[1]),
+        &|shape| passed(shape, PASSES[2]),
+        &|shape| passed(shape, PASSES[3]),
+        &|shape| passed(shape, PASSES[4]),
+        &|shape| passed(shape, PASSES[5]),
+        &|shape| Shape { by_depth: deepest > 1, ..shape },
+        &|shape| Shape { idle: found.idle, ..shape },
+        &|shape| Shape { ahead: found.ahead, ..shape },
+    ];
+    for change in changes {
+        let shape = change(best.shape);
+        if shape != best.shape {
+            let found = fitted(tried, seen, shape);
+            if found.score < best.score * KEPT {
+                best = found;
+            }
+        }
+    }
+    if best.shape.stall > 0 {
+        // Who waited for a busy server looked like one of several.
+        for servers in SERVERS.iter().copied().filter(|nr| *nr < 2 * deepest) {
+            let found = fitted(tried, seen, Shape { servers, ..best.shape });
+            if found.score < best.score * KEPT {
+                best = found;
+            }
+        }
+    }
+    best
+}
+
 /// A profile of these commands.
 pub(super) fn fit(samples: &[Sample]) -> Profile {
     let tried = &thinned(samples, MOST_TRIED)[..];
@@ -533,45 +584,7 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
     let (alone, link) = (best.score, best.shape.link);
     scores.retain(|(shape, _)| shape.link == link);
     let ((idle, paused), (ahead, paused_next)) = (idle_exit(&seen), read_ahead(&seen));
-    let slow = 4 * quantile(&sorted(tried.iter().map(|of| (of.done - of.at) as f64)), 0.5) as u64;
-    // One arm that takes its commands in an order of its own, each passed over so often at most.
-    let arm = |shape: Shape, link| match deepest {
-        1 => shape,
-        _ => Shape { cached: shape.cached, servers: 1, passes: PASSES[0], link, ..Shape::default() },
-    };
-    let passed = |shape: Shape, passes| if shape.passes > 0 { Shape { passes, ..shape } } else { shape };
-    let changes: [&dyn Fn(Shape) -> Shape; 12] = [
-        &|shape| Shape { cached: true, ..shape },
-        &|shape| Shape { stall: slow.max(STALL), ..shape },
-        &|shape| arm(shape, [None; 2]),
-        &|shape| arm(shape, shape.link),
-        &|shape| passed(shape, PASSES[1]),
-        &|shape| passed(shape, PASSES[2]),
-        &|shape| passed(shape, PASSES[3]),
-        &|shape| passed(shape, PASSES[4]),
-        &|shape| passed(shape, PASSES[5]),
-        &|shape| Shape { by_depth: deepest > 1, ..shape },
-        &|shape| Shape { idle, ..shape },
-        &|shape| Shape { ahead, ..shape },
-    ];
-    for change in changes {
-        let shape = change(best.shape);
-        if shape != best.shape {
-            let found = fitted(tried, &seen, shape);
-            if found.score < best.score * KEPT {
-                best = found;
-            }
-        }
-    }
-    if best.shape.stall > 0 {
-        // Who waited for a busy server looked like one of several.
-        for servers in SERVERS.iter().copied().filter(|nr| *nr < 2 * deepest) {
-            let found = fitted(tried, &seen, Shape { servers, ..best.shape });
-            if found.score < best.score * KEPT {
-                best = found;
-            }
-        }
-    }
+    best = improved(best, tried, &seen, Shape { idle, ahead, ..Shape::default() });
     if tried.len() < samples.len() {
         let drawn = thinned(samples, MOST_DRAWN);
         best = fitted(&drawn, &in_company(&drawn), best.shape);

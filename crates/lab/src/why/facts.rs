@@ -247,8 +247,8 @@ impl Facts {
     }
 }
 
-/// Of a command that runs several programs the one whose tasks are in calls for most of the run, where others spend more
-/// time in theirs all together: what slows it is diluted by them. Its name and tasks.
+/// Of a command that runs several programs the one whose tasks are in calls for most of the run, where others spend
+/// more time in theirs all together: what slows it is diluted by them. Its name and tasks.
 fn diluted(trace: &Trace, joined: &Joined, whole_ns: f64) -> Option<(String, Vec<u32>)> {
     const MOSTLY: f64 = 0.5;
     const HALF: f64 = 0.5;

@@ -41,7 +41,7 @@ pub struct Wall {
     pub ready_ns: f64,
     /// Of this the waits for a CPU that a task outside the workload had until then, or took, ns, by its name.
     pub behind: BTreeMap<String, f64>,
-    /// Time of tasks that wait for a file's lock (flock), ns, and how often.
+    /// Time of tasks that wait for a file's lock (flock, fcntl), ns, and how often.
     pub locked: (f64, u64),
     /// Time of tasks in reclaim, ns, and how often.
     pub reclaim: (f64, u64),
@@ -106,6 +106,9 @@ struct Interval {
     doing: Doing,
 }
 
+/// F_SETLKW and F_OFD_SETLKW, as traces have them.
+const WAITS_FOR_LOCK: [&str; 4] = ["7", "0x7", "38", "0x26"];
+
 /// States of tasks, in order, for each.
 fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nanos) -> HashMap<u32, Vec<Interval>> {
     let mut all: HashMap<u32, Vec<Interval>> = HashMap::new();
@@ -119,13 +122,14 @@ fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nan
     }
     let mut open: HashMap<u32, (Nanos, Doing)> = HashMap::new();
     for record in trace.records.iter().filter(|record| own(record.pid)) {
-        let Seen::Other { name, .. } = &record.seen else { continue };
+        let Seen::Other { name, fields } = &record.seen else { continue };
         if let Some(call) = name.strip_prefix("syscalls:sys_enter_") {
             let doing = match call {
                 "io_submit" => Doing::Submit,
                 "io_getevents" | "io_pgetevents" | "io_uring_enter" => Doing::Reap,
                 "nanosleep" | "clock_nanosleep" => Doing::Sleep,
                 "flock" => Doing::Lock,
+                "fcntl" if field(fields, "cmd").is_some_and(|cmd| WAITS_FOR_LOCK.contains(&cmd)) => Doing::Lock,
                 // Waiting for whatever comes is not the doing of storage. Ends of calls before it may be missing.
                 "select" | "pselect6" | "poll" | "ppoll" | "epoll_wait" | "epoll_pwait" => {
                     open.remove(&record.pid);
@@ -328,6 +332,18 @@ impl Walk<'_> {
         }
     }
 
+    /// A stretch in which it could have run, and somebody else had the CPU.
+    fn waited(&mut self, pid: u32, (from, at): (Nanos, Nanos), other: Option<&str>) {
+        let kind = self.kind(self.doing(pid, from).map(|interval| interval.doing));
+        let ns = at.saturating_sub(from).0 as f64;
+        self.wall.wakes += 1;
+        self.wall.ready_ns += ns;
+        if let Some(name) = other {
+            *self.wall.behind.entry(name.to_owned()).or_default() += ns;
+        }
+        self.push(from, at, Some((kind, Layer::Ready)));
+    }
+
     /// A stretch without the CPU that ends with being woken on a CPU.
     fn blocked(&mut self, pid: u32, (from, to): (Nanos, Nanos), deep: bool, cpu: u32) {
         let interval = self.doing(pid, from);
@@ -451,17 +467,12 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
                 if own(*next) {
                     match states.get(next).copied() {
                         Some(State::Ready(from)) => {
-                            let kind = walk.kind(walk.doing(*next, from).map(|interval| interval.doing));
-                            walk.wall.wakes += 1;
-                            walk.wall.ready_ns += at.saturating_sub(from).0 as f64;
                             // Or the CPU that it gets now had nothing to do.
                             let taker = takers.get(next).copied().filter(|_| record.pid == 0);
                             let before = taker.unwrap_or(record.pid);
-                            if is_other(trace, &tree, before) {
-                                let name = trace.name(before).unwrap_or("another task").to_owned();
-                                *walk.wall.behind.entry(name).or_default() += at.saturating_sub(from).0 as f64;
-                            }
-                            walk.push(from, at, Some((kind, Layer::Ready)));
+                            let other = is_other(trace, &tree, before);
+                            let name = other.then(|| trace.name(before).unwrap_or("another task"));
+                            walk.waited(*next, (from, at), name);
                         }
                         Some(State::Blocked(from, deep)) => walk.blocked(*next, (from, at), deep, record.cpu),
                         Some(State::Stopped(from, traced)) => walk.stopped((from, at), traced),

@@ -181,7 +181,11 @@ pub(super) fn quieter(facts: &Facts<'_>) -> Saved {
     let (size, reads) = own(facts, 0);
     let alone = measured(facts.service, size).filter(|_| facts.streams >= STREAMS);
     let stream = alone.map_or(0.0, |ns| facts.of_kinds(kinds(0), &WAITS) - ns * reads);
-    Saved::of(f64::midpoint(divided[0], divided[1]).max(long).max(stream), f64::midpoint(0.0, divided[0]), waits + ready)
+    Saved::of(
+        f64::midpoint(divided[0], divided[1]).max(long).max(stream),
+        f64::midpoint(0.0, divided[0]),
+        waits + ready,
+    )
 }
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ fn for_locks(facts: &Facts<'_>, (ns, times): (f64, u64)) -> Cost {
         confidence,
         claim: format!(
             "{}: {:.0} ms each, until another process lets go of it",
-            iowhy_text::count(times, "wait for the lock of a file (flock)", "waits for the lock of a file (flock)"),
+            iowhy_text::count(times, "wait for the lock of a file", "waits for the lock of a file"),
             ns / 1e6 / times.max(1) as f64
         ),
         setting: "a lock of its own, or one that the other process holds for less time".to_owned(),

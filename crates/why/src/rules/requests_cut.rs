@@ -1,7 +1,7 @@
 //! A limit cuts contiguous data into small requests.
 
-use super::cost::{Cost, Facts, MARKED};
-use super::instead;
+use super::cost::{Cost, Facts, MARKED, TRIPS};
+use super::instead::{self, Saved};
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
@@ -102,11 +102,10 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 /// KiB of a request that no default is below, unless the device takes less, and that the kernel's default is.
 const LARGE_KB: f64 = 512.0;
 const USUAL_KB: f64 = 1280.0;
-fn cost(facts: &Facts<'_>) -> Option<Cost> {
+/// Requests of one direction that a limit cuts: the part that goes on in another one, their mean sectors, and what
+/// whole ones save.
+fn cut(facts: &Facts<'_>, limit: f64, most: f64, way: usize) -> Option<(f64, f64, Saved)> {
     let commands = &facts.digest.commands;
-    let way = usize::from(commands.own_sectors[1] > commands.own_sectors[0]);
-    let most = facts.number_of_disk("max_hw_sectors_kb").unwrap_or(LARGE_KB);
-    let limit = facts.number_of_disk("max_sectors_kb").filter(|limit| *limit < most.min(LARGE_KB))?;
     let cut = commands.cut[way] as f64 / commands.issued[way].max(1) as f64;
     // Those that are smaller end for other reasons.
     let met = commands.sizes[way].max() as f64 > limit * 1024.0 / 512.0 - PAGE_SECTORS as f64;
@@ -119,19 +118,33 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let call = work.bytes[way] as f64 / SECTOR_BYTES as f64 / work.calls[way].max(1) as f64;
     let end = if work.direct[way] > work.calls[way] - work.direct[way] { call.max(size) } else { f64::INFINITY };
     let whole = (size / (1.0 - cut).max(limit / USUAL_KB)).min(most.min(USUAL_KB) * 1024.0 / 512.0).min(end);
-    let saved = instead::fewer(facts, way, whole, false)?;
+    Some((cut, size, instead::fewer(facts, way, whole, false)?))
+}
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let commands = &facts.digest.commands;
+    let way = usize::from(commands.own_sectors[1] > commands.own_sectors[0]);
+    let most = facts.number_of_disk("max_hw_sectors_kb").unwrap_or(LARGE_KB);
+    let limit = facts.number_of_disk("max_sectors_kb").filter(|limit| *limit < most.min(LARGE_KB))?;
+    let (cut_here, size, saved) = cut(facts, limit, most, way)?;
+    // A copy has both, one after the other or side by side: no more than all waits can go.
+    let back = cut(facts, limit, most, 1 - way).map_or(0.0, |(.., saved)| saved.ns);
+    let waits = facts.in_layers(&TRIPS);
+    let both = saved.ns + back.min((waits - saved.ns).max(0.0));
+    let [least, largest] = saved.bounds.map(|part| part * saved.ns);
+    let saved = Saved::of(both, least, largest.max(both));
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
         confidence: MARKED,
         claim: format!(
             "max_sectors_kb={limit:.0}: {:.0} % of the requests end there and go on in another one, and {:.0} is usual",
-            100.0 * cut,
+            100.0 * cut_here,
             most.min(USUAL_KB)
         ),
         setting: format!("max_sectors_kb={:.0}", most.min(USUAL_KB)),
         evidence: vec![
-            ("share of requests that end at the limit and go on", cut, Unit::Share),
+            ("share of requests that end at the limit and go on", cut_here, Unit::Share),
             ("mean size of a request", size * 512.0, Unit::Bytes),
         ],
     })
@@ -233,5 +246,16 @@ pub(super) mod tests {
             ("met", |a, x| a.digest.commands.sizes[0] = super::super::edges::spread(16, x), 121.0, 120.0),
         ];
         hold_cost(&super::RULE, cut, (60.0, 0.85), edges);
+        // A copy: half of it are writes.
+        let copy = || {
+            Alone::of(|a| {
+                *a = cut();
+                a.requests(1, 16, 128, 4e5);
+                a.requests(0, 16, 128, 4e5);
+                limit(a, 64.0);
+                (a.digest.commands.cut, a.digest.commands.sizes[1]) = ([15; 2], super::super::edges::spread(16, 128.0));
+            })
+        };
+        hold_cost(&super::RULE, copy, (60.0, 0.85), &[]);
     }
 }
