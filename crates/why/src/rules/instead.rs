@@ -177,9 +177,10 @@ pub(super) fn quieter(facts: &Facts<'_>) -> Saved {
         return Saved::of(seen, seen.min(divided[0]), seen.max(divided[1]) + ready);
     }
     let long = (c.in_the_way as f64).min(waits) * long / all_took.max(1.0);
-    // A stream was measured without them, or with less of them.
+    // A stream on a disk that turns loses its place, too; it was measured without them, or with less of them.
     let (size, reads) = own(facts, 0);
-    let alone = measured(facts.service, size).filter(|_| facts.streams >= STREAMS);
+    let loses_place = facts.streams >= STREAMS && facts.of_disk("rotational") == Some("1");
+    let alone = measured(facts.service, size).filter(|_| loses_place);
     let stream = alone.map_or(0.0, |ns| facts.of_kinds(kinds(0), &WAITS) - ns * reads);
     Saved::of(
         f64::midpoint(divided[0], divided[1]).max(long).max(stream),
@@ -272,8 +273,14 @@ mod tests {
             let mut stream = beside();
             alone(&mut stream, 0.0);
             (stream.streams, stream.service) = (1.0, vec![(8, 1e4)]);
+            stream.set("recording", "disk", "sda");
+            stream.set("sda", "rotational", "1");
             stream
         };
-        hold_cost(&noisy_neighbour::RULE, stream, (80.0, 0.85), &[("STREAMS", |a, x| a.streams = x, 0.8, 0.79)]);
+        let edges: &[AloneEdge] = &[
+            ("STREAMS", |a, x| a.streams = x, 0.8, 0.79),
+            ("rotational", |a, x| a.set("sda", "rotational", &format!("{x}")), 1.0, 0.0),
+        ];
+        hold_cost(&noisy_neighbour::RULE, stream, (80.0, 0.85), edges);
     }
 }
