@@ -31,6 +31,7 @@ use crate::incident::{self, IncidentError};
 use crate::store::{Kind, Store, StoreError, StoredRun};
 use iowhy_text::diagnose::{Problem, Problems, Span};
 use iowhy_trace as trace;
+use iowhy_trace::fields::field;
 use iowhy_trace::join::{Joined, Who, beside, join};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
@@ -319,6 +320,17 @@ pub(crate) fn alone(read: &mut Trace, who: &Who) -> (Side, Joined) {
     (side, joined)
 }
 
+/// A call that asks for pages to be read ahead.
+fn asks_ahead(seen: &TraceSeen) -> bool {
+    const WILLNEED: &str = "3";
+    let TraceSeen::Other { name, fields } = seen else { return false };
+    match name.as_str() {
+        "syscalls:sys_enter_fadvise64" => field(fields, "advice") == Some(WILLNEED),
+        "syscalls:sys_enter_readahead" => true,
+        _ => false,
+    }
+}
+
 fn followed(read: &mut Trace, who: &Who, seed: u64, beside: Extra, side: &mut Side) -> (Joined, Option<PicturedRun>) {
     of_the_workload(read, who);
     let mut joined = join(read, who);
@@ -342,6 +354,7 @@ fn followed(read: &mut Trace, who: &Who, seed: u64, beside: Extra, side: &mut Si
     digest.workload.read_first = partial::of(&joined);
     digest.sync.in_place = in_place::of(&joined);
     digest.commands.late_tags = tags::of(&joined);
+    digest.windows.asked = read.records.iter().filter(|record| asks_ahead(&record.seen)).count() as u64;
     let others = joined.putters.iter().filter(|putter| !putter.own);
     digest.foreign.names = others.map(|putter| (putter.name.clone(), putter.nr_pages)).collect();
     side.lost += read.lost;

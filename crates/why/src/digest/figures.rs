@@ -115,6 +115,8 @@ pub struct Windows {
     pub closes: [u64; 4],
     /// Windows of whole calls that had more pages than the largest window seen: read in pieces.
     pub in_pieces: u64,
+    /// Calls that ask for pages to be read ahead: POSIX_FADV_WILLNEED, readahead. Only recordings have it.
+    pub asked: u64,
     /// Stretches of pages that were there already between two that a stream added, and their pages.
     pub holes: [u64; 2],
 }

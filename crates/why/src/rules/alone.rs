@@ -113,6 +113,9 @@ fn of(delta: &Delta<'_>) -> Option<(Contrast, Alone)> {
 /// Share of the reads that go on where others ended, from which on the advice is wrong.
 const STREAMS: f64 = 0.8;
 
+/// Calls that ask for pages ahead, for each read without a window, from which on it is these that bring them.
+const ASKED: f64 = 0.5;
+
 /// The cost of reads without windows though the limit has room for them: the program has advised so.
 pub(super) fn cost_of_advice(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
@@ -121,7 +124,10 @@ pub(super) fn cost_of_advice(facts: &Facts<'_>) -> Option<Cost> {
     let alone = reads::share(reads::pages(d, &KINDS), reads::all_pages(d)).max(trips);
     let (limit, key) = facts.read_ahead_kb().filter(|(kib, _)| *kib > ONE_PAGE as f64)?;
     let streams = facts.streams;
-    if alone < NEARLY_LIVE || streams < STREAMS || (reads::all_pages(d) as f64) < LEAST_PAGES {
+    // Pages that the program asks for itself, before it reads them, need no window.
+    let asked = reads::share(d.windows.asked, reads::windows(d, &KINDS));
+    let few = (reads::all_pages(d) as f64) < LEAST_PAGES;
+    if alone < NEARLY_LIVE || streams < STREAMS || few || asked >= ASKED {
         return None;
     }
     let saved = reads::in_windows(facts, limit)?;
@@ -253,6 +259,10 @@ mod tests {
                 a.requests(0, 100, 8, 1e6);
             })
         };
+        fn asked(a: &mut Alone, calls: f64) {
+            a.digest.windows.count[FORCE] = 100;
+            a.digest.windows.asked = calls as u64;
+        }
         fn pages(a: &mut Alone, pages: f64) {
             a.digest.windows.pages = [0; 7];
             a.digest.windows.pages[FORCE] = pages as u64;
@@ -262,6 +272,7 @@ mod tests {
             ("ONE_PAGE, alone", |a, x| a.set("sda", "read_ahead_kb", &x.to_string()), 5.0, 4.0),
             ("STREAMS", |a, x| a.streams = x, 0.8, 0.79),
             ("LEAST_PAGES, alone", pages, 16.0, 15.0),
+            ("ASKED", asked, 49.0, 50.0),
         ];
         hold_cost(&random_advice::RULE, advised, (82.3, 0.85), edges);
         // Few pages of many, but most of the trips.
