@@ -147,7 +147,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let count = |verdict| rows.iter().filter(|row| row.verdict == verdict).count();
     let misses = count(Verdict::Misses);
     let sum = format!(
-        "{} of {} hold, {misses} do not; {} were said to be unknown, {} disks did not repeat themselves",
+        "{} of {} hold, {misses} do not; {} are reported as unknown, {} disks did not repeat themselves",
         count(Verdict::Holds),
         rows.len(),
         count(Verdict::Unknown),
