@@ -1,5 +1,6 @@
 //! Recorded traces: what they are kept in ([`format`]), calls joined to requests ([`join`]), counters and phases.
 
+pub mod advice;
 pub mod bridge;
 pub mod fields;
 pub mod format;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use iowhy_live::ledger::{Guard, Ledger, LoopOptions};
 use serde_json::Value;
 
+use super::own::wait_for;
 use super::{check_schema, not_decided, text};
 
 /// Runs of each side.
@@ -347,11 +348,7 @@ impl Reader {
         let script = "while dd if=\"$0\" of=/dev/null bs=1M 2>/dev/null; do :; done";
         let child = Command::new("nice").args(["-n", "-20", "sh", "-c", script, node]).spawn().expect("nice starts");
         let reader = Reader(child);
-        let late = Instant::now() + Duration::from_secs(30);
-        while read() == before {
-            assert!(Instant::now() < late, "{node} is not read");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for(|| read() != before);
         reader
     }
 }

@@ -168,7 +168,8 @@ fn a_signal_ends_the_command_and_clears_up() {
     assert!(place.0.0.join("clean").exists() && !place.0.0.join("after").exists());
 }
 
-fn wait_for(mut there: impl FnMut() -> bool) {
+/// Waits for what a process of its own makes true.
+pub(super) fn wait_for(mut there: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !there() {
         assert!(begun.elapsed() < Duration::from_secs(120), "it does not come");

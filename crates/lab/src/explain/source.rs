@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use iowhy_stack::event::{Event, EventSink, What};
 use iowhy_stack::outcome::{Plan, RunError};
+use iowhy_stack::readahead::Advice;
 use iowhy_stack::sim;
 use iowhy_stack::trace::{Dev, Inode, Record, Seen as TraceSeen, Trace};
 use iowhy_stack::units::PAGE_BYTES;
@@ -31,7 +32,7 @@ use crate::incident::{self, IncidentError};
 use crate::store::{Kind, Store, StoreError, StoredRun};
 use iowhy_text::diagnose::{Problem, Problems, Span};
 use iowhy_trace as trace;
-use iowhy_trace::fields::field;
+use iowhy_trace::advice::advised;
 use iowhy_trace::join::{Joined, Who, beside, join};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
@@ -320,17 +321,6 @@ pub(crate) fn alone(read: &mut Trace, who: &Who) -> (Side, Joined) {
     (side, joined)
 }
 
-/// A call that asks for pages to be read ahead.
-fn asks_ahead(seen: &TraceSeen) -> bool {
-    const WILLNEED: &str = "3";
-    let TraceSeen::Other { name, fields } = seen else { return false };
-    match name.as_str() {
-        "syscalls:sys_enter_fadvise64" => field(fields, "advice") == Some(WILLNEED),
-        "syscalls:sys_enter_readahead" => true,
-        _ => false,
-    }
-}
-
 fn followed(read: &mut Trace, who: &Who, seed: u64, beside: Extra, side: &mut Side) -> (Joined, Option<PicturedRun>) {
     of_the_workload(read, who);
     let mut joined = join(read, who);
@@ -354,7 +344,8 @@ fn followed(read: &mut Trace, who: &Who, seed: u64, beside: Extra, side: &mut Si
     digest.workload.read_first = partial::of(&joined);
     digest.sync.in_place = in_place::of(&joined);
     digest.commands.late_tags = tags::of(&joined);
-    digest.windows.asked = read.records.iter().filter(|record| asks_ahead(&record.seen)).count() as u64;
+    let asks = |record: &&Record| matches!(advised(&record.seen), Some((_, Advice::WillNeed { .. })));
+    digest.windows.asked = read.records.iter().filter(asks).count() as u64;
     let others = joined.putters.iter().filter(|putter| !putter.own);
     digest.foreign.names = others.map(|putter| (putter.name.clone(), putter.nr_pages)).collect();
     side.lost += read.lost;

@@ -254,9 +254,9 @@ fn by_depth(seen: &[Seen], profile: &Profile) -> Vec<(u32, u32)> {
     let median = |members: &[usize], of: &dyn Fn(usize) -> Sample| {
         quantile(&sorted(members.iter().map(|nr| (of(*nr).done - of(*nr).at) as f64)), 0.5).max(1.0)
     };
+    let mut profile = profile.clone();
     for _ in 0..ROUNDS {
-        let mut profile = profile.clone();
-        profile.service.depth = rows.clone();
+        profile.service.depth.clone_from(&rows);
         let other = replayed(&profile, seen);
         for ((_, share), members) in rows.iter_mut().zip(buckets.values()).filter(|((depth, _), _)| *depth > 1) {
             let ratio = median(members, &|nr| seen[nr].sample) / median(members, &|nr| other[nr]);
@@ -523,27 +523,7 @@ pub(super) fn links(peaks: [Option<[f64; 2]>; 2]) -> Vec<[Option<f64>; 2]> {
 fn improved(mut best: Fitted, tried: &[Sample], seen: &[Seen], found: Shape) -> Fitted {
     let deepest = seen.iter().map(|of| of.depth).max().unwrap_or(1);
     let slow = 4 * quantile(&sorted(tried.iter().map(|of| (of.done - of.at) as f64)), 0.5) as u64;
-    // One arm that takes its commands in an order of its own, each passed over so often at most.
-    let arm = |shape: Shape, link| match deepest {
-        1 => shape,
-        _ => Shape { cached: shape.cached, servers: 1, passes: PASSES[0], link, ..Shape::default() },
-    };
-    let passed = |shape: Shape, passes| if shape.passes > 0 { Shape { passes, ..shape } } else { shape };
-    let changes: [&dyn Fn(Shape) -> Shape; 12] = [
-        &|shape| Shape { cached: true, ..shape },
-        &|shape| Shape { stall: slow.max(STALL), ..shape },
-        &|shape| arm(shape, [None; 2]),
-        &|shape| arm(shape, shape.link),
-        &|shape| passed(shape, PASSES[1]),
-        &|shape| passed(shape, PASSES[2]),
-        &|shape| passed(shape, PASSES[3]),
-        &|shape| passed(shape, PASSES[4]),
-        &|shape| passed(shape, PASSES[5]),
-        &|shape| Shape { by_depth: deepest > 1, ..shape },
-        &|shape| Shape { idle: found.idle, ..shape },
-        &|shape| Shape { ahead: found.ahead, ..shape },
-    ];
-    for change in changes {
+    let mut attempt = |change: &dyn Fn(Shape) -> Shape| {
         let shape = change(best.shape);
         if shape != best.shape {
             let found = fitted(tried, seen, shape);
@@ -551,14 +531,26 @@ fn improved(mut best: Fitted, tried: &[Sample], seen: &[Seen], found: Shape) -> 
                 best = found;
             }
         }
+        best.shape
+    };
+    attempt(&|shape| Shape { cached: true, ..shape });
+    attempt(&|shape| Shape { stall: slow.max(STALL), ..shape });
+    if deepest > 1 {
+        // One arm that takes its commands in an order of its own, each passed over so often at most.
+        let arm = Shape { servers: 1, passes: PASSES[0], ..Shape::default() };
+        attempt(&|shape| Shape { cached: shape.cached, ..arm });
+        let ordered = attempt(&|shape| Shape { cached: shape.cached, link: shape.link, ..arm }).passes > 0;
+        for passes in PASSES[1..].iter().copied().filter(|_| ordered) {
+            attempt(&|shape| Shape { passes, ..shape });
+        }
+        attempt(&|shape| Shape { by_depth: true, ..shape });
     }
-    if best.shape.stall > 0 {
+    attempt(&|shape| Shape { idle: found.idle, ..shape });
+    let shape = attempt(&|shape| Shape { ahead: found.ahead, ..shape });
+    if shape.stall > 0 {
         // Who waited for a busy server looked like one of several.
         for servers in SERVERS.iter().copied().filter(|nr| *nr < 2 * deepest) {
-            let found = fitted(tried, seen, Shape { servers, ..best.shape });
-            if found.score < best.score * KEPT {
-                best = found;
-            }
+            attempt(&|shape| Shape { servers, ..shape });
         }
     }
     best

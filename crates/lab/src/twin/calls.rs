@@ -27,6 +27,7 @@ use iowhy_stack::readahead::Advice;
 use iowhy_stack::trace::{Dev, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, Sector};
 use iowhy_stack::workload::{After, How, Mix, Path, Scripted, Stream, Target};
+use iowhy_trace::advice::advised;
 use iowhy_trace::fields::field;
 use iowhy_trace::join::{CallRecord, Joined, Way, of_kernel};
 use iowhy_why::digest::PageSet;
@@ -202,34 +203,12 @@ fn stretch(joined: &Joined, calls: &[usize], most: usize) -> (usize, usize) {
     (best, best + most)
 }
 
-/// Advice by its number in `posix_fadvise` and `madvise`, which agree in these.
-fn advice_of(number: Option<i64>, offset: u64, len_bytes: u64) -> Option<Advice> {
-    match number? {
-        0 => Some(Advice::Normal),
-        1 => Some(Advice::Random),
-        2 => Some(Advice::Sequential),
-        3 => Some(Advice::WillNeed { offset, len_bytes }),
-        _ => None,
-    }
-}
-
 /// Advice on descriptors and on mappings, with its time.
 fn advice(trace: &Trace) -> HashMap<(u32, i32), Vec<(Nanos, Advice)>> {
     let mut all: HashMap<(u32, i32), Vec<(Nanos, Advice)>> = HashMap::new();
     for record in &trace.records {
-        let Seen::Other { name, fields } = &record.seen else { continue };
-        let number = |key: &str| field(fields, key).and_then(|value| value.parse::<i64>().ok());
-        let bytes = |key: &str| number(key).unwrap_or(0).max(0) as u64;
-        let (fd, advice) = match name.as_str() {
-            "syscalls:sys_enter_fadvise64" => {
-                (number("fd"), advice_of(number("advice"), bytes("offset"), bytes("len")))
-            }
-            "syscalls:sys_enter_readahead" => (number("fd"), advice_of(Some(3), bytes("offset"), bytes("count"))),
-            "syscalls:sys_enter_madvise" => (Some(-1), advice_of(number("behavior").filter(|it| *it < 3), 0, 0)),
-            _ => continue,
-        };
-        if let (Some(fd), Some(advice)) = (fd, advice) {
-            all.entry((record.pid, fd as i32)).or_default().push((record.at, advice));
+        if let Some((fd, advice)) = advised(&record.seen) {
+            all.entry((record.pid, fd)).or_default().push((record.at, advice));
         }
     }
     all

@@ -171,6 +171,7 @@ impl Facts {
             .collect();
         latencies.sort_unstable();
         let sleeps = sleeps(trace, &joined);
+        let processes = processes(trace, &joined);
         let pressure = settings.counters.iter().filter_map(|(key, ns)| {
             Some((key.strip_suffix("_pressure_ns")?.replace('_', ", "), 100.0 * share(*ns, length_ns).min(1.0)))
         });
@@ -180,7 +181,8 @@ impl Facts {
             calls,
             what: if of_calls { ["read", "write", "sync"][kind] } else { "request" },
             layers: layers.into_iter().map(part).filter(|part| part.ns > 0.0).collect(),
-            processes: processes(trace, &joined),
+            diluted: settings.command.and_then(|_| diluted(&processes, whole_ns)),
+            processes: longest_first(processes),
             files: files(trace, &joined, &settings),
             devices: devices(trace, &joined, &settings, &digest, &others),
             modes: found_modes(&latencies),
@@ -188,7 +190,6 @@ impl Facts {
             sleeps,
             streams: streams(&joined),
             taken: taken(&joined),
-            diluted: settings.command.and_then(|_| diluted(trace, &joined, whole_ns)),
             length_ns,
             digest,
             settings,
@@ -249,20 +250,20 @@ impl Facts {
 
 /// Of a command that runs several programs the one whose tasks are in calls for most of the run, where others spend
 /// more time in theirs all together: what slows it is diluted by them. Its name and tasks.
-fn diluted(trace: &Trace, joined: &Joined, whole_ns: f64) -> Option<(String, Vec<u32>)> {
+fn diluted(processes: &[Doer], whole_ns: f64) -> Option<(String, Vec<u32>)> {
     const MOSTLY: f64 = 0.5;
     const HALF: f64 = 0.5;
-    let mut programs: BTreeMap<&str, (f64, BTreeSet<u32>)> = BTreeMap::new();
-    for call in &joined.calls {
-        let (ns, pids) = programs.entry(trace.name(call.pid).unwrap_or("?")).or_default();
-        *ns += call.end.map_or(0, |end| end.saturating_sub(call.start).0) as f64;
-        pids.insert(call.pid);
+    let mut programs: BTreeMap<&str, (f64, Vec<u32>)> = BTreeMap::new();
+    for doer in processes {
+        let (ns, pids) = programs.entry(&doer.name).or_default();
+        *ns += doer.ns as f64;
+        pids.extend(doer.pid);
     }
     let all: f64 = programs.values().map(|(ns, _)| ns).sum();
-    let each = |(ns, pids): &(f64, BTreeSet<u32>)| ns / pids.len().max(1) as f64;
+    let each = |(ns, pids): &(f64, Vec<u32>)| ns / pids.len().max(1) as f64;
     let long = programs.iter().filter(|(_, of)| of.0 < HALF * all && each(of) >= MOSTLY * whole_ns);
     let (name, (_, pids)) = long.max_by(|a, b| each(a.1).total_cmp(&each(b.1)))?;
-    Some(((*name).to_owned(), pids.iter().copied().collect()))
+    Some(((*name).to_owned(), pids.clone()))
 }
 
 fn kind_of(op: Op) -> usize {
@@ -392,7 +393,7 @@ fn processes(trace: &Trace, joined: &Joined) -> Vec<Doer> {
     let mut by: BTreeMap<u32, Doer> = BTreeMap::new();
     joined.calls.iter().for_each(|call| add(by.entry(call.pid).or_default(), call));
     let named = |(pid, doer)| Doer { name: trace.name(pid).unwrap_or("?").to_owned(), pid: Some(pid), ..doer };
-    longest_first(by.into_iter().map(named).collect())
+    by.into_iter().map(named).collect()
 }
 
 fn files(trace: &Trace, joined: &Joined, settings: &Settings) -> Vec<Doer> {

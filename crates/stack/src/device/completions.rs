@@ -89,7 +89,7 @@ pub(super) struct Electronic<T> {
     nr_sectors: u64,
     rotational: bool,
     completions: Completions,
-    timing: T,
+    pub(super) timing: T,
 }
 
 impl<T: Timing> Electronic<T> {
@@ -110,6 +110,21 @@ impl<T: Timing> Electronic<T> {
     pub(super) fn rotating(self, rotational: bool) -> Electronic<T> {
         Electronic { rotational, ..self }
     }
+
+    /// The device can take a command while `nr_waiting` have no time yet.
+    #[inline]
+    pub(super) fn check(&self, nr_waiting: usize, command: &Command) {
+        let room = self.queue_depth as usize * self.nr_queues as usize;
+        assert!(nr_waiting + self.completions.len() < room, "the device takes {room} commands");
+        assert!(command.sector.0 + u64::from(command.nr_sectors) <= self.nr_sectors);
+    }
+
+    /// A command will be done at `done`.
+    #[inline]
+    pub(super) fn complete(&mut self, tag: u32, (done, media): (u64, bool)) {
+        let completion = Completion { tag, media, seek: Nanos::ZERO, rotation: Nanos::ZERO };
+        self.completions.push(Nanos(done), completion);
+    }
 }
 
 impl<T: Timing + Send> Device for Electronic<T> {
@@ -127,12 +142,9 @@ impl<T: Timing + Send> Device for Electronic<T> {
 
     #[inline]
     fn submit(&mut self, now: Nanos, command: Command) {
-        let room = self.queue_depth as usize * self.nr_queues as usize;
-        assert!(self.completions.len() < room, "the device takes {room} commands");
-        assert!(command.sector.0 + u64::from(command.nr_sectors) <= self.nr_sectors);
-        let (done, media) = self.timing.time(now, &command);
-        let completion = Completion { tag: command.tag, media, seek: Nanos::ZERO, rotation: Nanos::ZERO };
-        self.completions.push(Nanos(done), completion);
+        self.check(0, &command);
+        let done = self.timing.time(now, &command);
+        self.complete(command.tag, done);
     }
 
     fn next(&self) -> Option<Nanos> {

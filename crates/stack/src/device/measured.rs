@@ -40,12 +40,12 @@ pub const ENTRY: Entry<Build> = Entry {
     options: OPTIONS,
     conformance: "tests with hand-computed times; `cargo xtask fit` predicts disks with hidden parameters",
     build: |options, rng| {
-        let (rotational, passes) = (options.is_on("rotational"), options.unsigned("passes"));
-        let measured = Measured::new(options, rng);
-        if passes > 0 {
-            return Box::new(Ordering::new(options, passes, measured));
+        let device = Electronic::with_queues(options, Measured::new(options, rng));
+        let device = device.rotating(options.is_on("rotational"));
+        match options.unsigned("passes") {
+            0 => Box::new(device),
+            passes => Box::new(Ordering { passes, device, waiting: Vec::new() }),
         }
-        Box::new(Electronic::with_queues(options, measured).rotating(rotational))
     },
 };
 
@@ -292,9 +292,7 @@ impl Measured {
         let share = draw_share(&mut self.rng);
         self.service.flush.as_ref().map_or(0, |times| at(times, share))
     }
-}
 
-impl Measured {
     /// When a command given at `now` is done, at a share of [`draw_share`]; whether the medium is needed.
     fn serve(&mut self, now: u64, command: &Command, share: u64) -> (u64, bool) {
         let mut start = now;
@@ -323,7 +321,7 @@ impl Measured {
             if self.stall > 0 && time > self.stall {
                 self.stalled = start + time;
             }
-            done = self.cross(now, start + time.saturating_sub(sent), sent).max(start + time);
+            done = self.cross(now, start + time.saturating_sub(sent), sent);
             media |= on_medium;
             if command.dir == Dir::Write {
                 if self.destage_rate > 0 {
@@ -369,89 +367,71 @@ impl Timing for Measured {
 /// A measured device that takes the quickest command next.
 #[derive(Clone, Debug)]
 struct Ordering {
-    queue_depth: u32,
-    nr_queues: u32,
-    nr_sectors: u64,
-    rotational: bool,
     passes: u64,
-    measured: Measured,
-    /// Commands with the number of times that they have been passed over, oldest first.
+    /// It has one command at a time.
+    device: Electronic<Measured>,
+    /// The others with the number of times that they have been passed over, oldest first.
     waiting: Vec<(Command, u64)>,
-    served: Option<(Nanos, Completion)>,
 }
 
 impl Ordering {
-    fn new(options: &Options, passes: u64, measured: Measured) -> Ordering {
-        Ordering {
-            queue_depth: options.unsigned("queue_depth") as u32,
-            nr_queues: options.unsigned("nr_queues") as u32,
-            nr_sectors: options.unsigned("nr_sectors"),
-            rotational: options.is_on("rotational"),
-            passes,
-            measured,
-            waiting: Vec::new(),
-            served: None,
-        }
-    }
-
     /// Begins with the next command, if any waits.
     fn begin(&mut self, now: Nanos) {
-        let shares: Vec<u64> = self.waiting.iter().map(|_| draw_share(&mut self.measured.rng)).collect();
+        let measured = &mut self.device.timing;
+        let shares: Vec<u64> = self.waiting.iter().map(|_| draw_share(&mut measured.rng)).collect();
         let time = |nr: usize| {
             let (command, passed) = &self.waiting[nr];
             // A flush has waited for what was given before it.
             let first = command.flush || *passed >= self.passes;
-            let time = if first { 0 } else { self.measured.service_time(now.0, command, shares[nr]).0 };
+            let time = if first { 0 } else { measured.service_time(now.0, command, shares[nr]).0 };
             (!first, time)
         };
         let Some(next) = (0..shares.len()).min_by_key(|nr| time(*nr)) else { return };
         let (command, _) = self.waiting.remove(next);
         self.waiting.iter_mut().for_each(|(_, passed)| *passed += 1);
-        let (done, media) = self.measured.serve(now.0, &command, shares[next]);
-        let completion = Completion { tag: command.tag, media, seek: Nanos::ZERO, rotation: Nanos::ZERO };
-        self.served = Some((Nanos(done), completion));
+        let done = measured.serve(now.0, &command, shares[next]);
+        self.device.complete(command.tag, done);
     }
 }
 
 impl Device for Ordering {
     fn queue_depth(&self) -> u32 {
-        self.queue_depth
+        self.device.queue_depth()
     }
 
     fn nr_hw_queues(&self) -> u32 {
-        self.nr_queues
+        self.device.nr_hw_queues()
     }
 
     fn nr_sectors(&self) -> u64 {
-        self.nr_sectors
+        self.device.nr_sectors()
     }
 
     fn submit(&mut self, now: Nanos, command: Command) {
-        let room = self.queue_depth as usize * self.nr_queues as usize;
-        assert!(self.waiting.len() + usize::from(self.served.is_some()) < room, "the device takes {room} commands");
-        assert!(command.sector.0 + u64::from(command.nr_sectors) <= self.nr_sectors);
+        self.device.check(self.waiting.len(), &command);
         self.waiting.push((command, 0));
-        if self.served.is_none() {
+        if self.next().is_none() {
             self.begin(now);
         }
     }
 
     fn next(&self) -> Option<Nanos> {
-        self.served.map(|(at, _)| at)
+        self.device.next()
     }
 
     fn advance(&mut self, now: Nanos) -> Option<Completion> {
-        let (at, completion) = self.served.take_if(|(at, _)| *at <= now)?;
+        let at = self.next()?;
+        let completion = self.device.advance(now)?;
         self.begin(at);
         Some(completion)
     }
 
     fn stats(&self) -> DeviceStats {
-        self.measured.stats
+        self.device.stats()
     }
 
     fn rotational(&self) -> bool {
-        self.rotational
+        self.device.rotational()
     }
 }
 

@@ -149,9 +149,10 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
         ns: saved.ns,
         bounds: saved.bounds,
         confidence: SEEN,
-        claim: format!("{calls} {name} of {bytes:.0} bytes: the kernel's code takes {:.0} ns for each", {
+        claim: format!(
+            "{calls} {name} of {bytes:.0} bytes: the kernel's code takes {:.0} ns for each",
             code / calls as f64
-        }),
+        ),
         setting: format!("{name} of {LARGE:.0} bytes or more (a buffer in the program)"),
         evidence: vec![
             ("bytes of a call", bytes, Unit::Bytes),

@@ -63,8 +63,13 @@ fn measured(service: &[(u32, f64)], sectors: f64) -> Option<f64> {
 
 /// The measured price of a size: how often a request of `from` sectors fits into one of `to`.
 pub(super) fn price(service: &[(u32, f64)], from: f64, to: f64) -> Option<f64> {
-    let (small, large) = (measured(service, from)?, measured(service, to)?);
-    (small > 0.0).then(|| (large / small).clamp(1.0, (to / from).max(1.0)))
+    price_of(measured(service, from), measured(service, to), to / from)
+}
+
+/// The same of two times, where the larger size is `growth` times the smaller one.
+fn price_of(small: Option<f64>, large: Option<f64>, growth: f64) -> Option<f64> {
+    let small = small.filter(|ns| *ns > 0.0)?;
+    Some((large? / small).clamp(1.0, growth.max(1.0)))
 }
 
 /// Times at the device of the workload's own requests of one direction, ns, class by class.
@@ -111,9 +116,8 @@ fn fewer_of(facts: &Facts<'_>, way: usize, to: f64, ahead: bool, small: Option<f
     let rest = (facts.whole_ns - waits - ready - cpu).max(0.0);
     let busy = (d.commands.own_busy[way] as f64).max(waits);
     // Of requests side by side one larger one has not the device's parallelism.
-    let (price, bounds) = match (small, measured(facts.service, to)) {
-        (Some(small), Some(large)) if small > 0.0 => {
-            let price = (large / small).clamp(1.0, growth);
+    let (price, bounds) = match (small, price_of(small, measured(facts.service, to), growth)) {
+        (Some(small), Some(price)) => {
             let beside = (small * nr / busy).max(1.0);
             (price * beside, [price.sqrt(), (price * growth).sqrt() * beside])
         }

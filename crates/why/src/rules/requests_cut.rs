@@ -102,6 +102,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 /// KiB of a request that no default is below, unless the device takes less, and that the kernel's default is.
 const LARGE_KB: f64 = 512.0;
 const USUAL_KB: f64 = 1280.0;
+
 /// Requests of one direction that a limit cuts: the part that goes on in another one, their mean sectors, and what
 /// whole ones save.
 fn cut(facts: &Facts<'_>, limit: f64, most: f64, way: usize) -> Option<(f64, f64, Saved)> {
