@@ -349,6 +349,7 @@ impl Joiner<'_> {
             fd,
             open: small(open as u64),
             file: known.file,
+            synchronous: known.synchronous,
             offset: offset.or(known.pos.filter(|_| matches!(op, Op::Read | Op::Write))),
             len,
             start: record.at,

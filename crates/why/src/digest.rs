@@ -29,6 +29,7 @@ mod figures;
 pub mod in_place;
 mod pages;
 pub mod partial;
+pub mod synced;
 pub mod tags;
 mod tally;
 mod waits;

@@ -16,7 +16,7 @@ use iowhy_trace::{join, settings};
 use super::files::backing_of_btrfs;
 
 /// Settings of a queue that change how it works.
-const QUEUE: [&str; 14] = [
+const QUEUE: [&str; 15] = [
     "scheduler",
     "read_ahead_kb",
     "nr_requests",
@@ -31,6 +31,7 @@ const QUEUE: [&str; 14] = [
     "rotational",
     "logical_block_size",
     "discard_max_bytes",
+    "optimal_io_size",
 ];
 
 /// Limits of control groups of both versions; unlimited ones have one of these forms.

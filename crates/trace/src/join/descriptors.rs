@@ -36,6 +36,8 @@ pub struct OpenFile {
     pub certain: bool,
     /// Where it stands, as far as anybody knows.
     pub pos: Option<u64>,
+    /// It was opened with O_DSYNC or O_SYNC.
+    pub synchronous: bool,
     /// It was seen how it was opened.
     opened: bool,
     /// It holds no data.
@@ -83,6 +85,8 @@ fn number(fields: &str, name: &str) -> Option<i64> {
 }
 
 const O_APPEND: i64 = 0o2000;
+/// O_SYNC has this bit, too.
+const O_DSYNC: i64 = 0o10000;
 const O_CLOEXEC: i64 = 0o2_000_000;
 const CLONE_FILES: i64 = 0x400;
 const CLOSE_RANGE_CLOEXEC: i64 = 4;
@@ -213,7 +217,8 @@ impl Descriptors {
             "open" | "openat" | "openat2" | "creat" => {
                 let flags = of("flags");
                 let pos = (flags & O_APPEND == 0).then_some(0);
-                let file = OpenFile { pos, opened: true, ..OpenFile::default() };
+                let synchronous = flags & O_DSYNC != 0;
+                let file = OpenFile { pos, synchronous, opened: true, ..OpenFile::default() };
                 self.insert(task, new, flags & O_CLOEXEC != 0, file);
             }
             "dup" => copy("fildes", false),

@@ -102,6 +102,8 @@ pub struct CallRecord {
     pub open: u32,
     /// Which file, by number in [`Joined::files`].
     pub file: Option<u32>,
+    /// It was opened with O_DSYNC or O_SYNC, as far as that was seen.
+    pub synchronous: bool,
     /// From which byte, as far as anybody knows.
     pub offset: Option<u64>,
     /// Bytes asked for.

@@ -163,8 +163,8 @@ pub struct Commands {
     pub depth_when_waiting: Vec<u64>,
     /// Most requests at the device at once, and most of those of the workload that belong to different files.
     pub deepest: u32,
-    /// Reads that waited for a tag. Only recordings have it.
-    pub late_tags: u64,
+    /// Reads and writes that waited for a tag. Only recordings have it.
+    pub late_tags: [u64; 2],
     /// Time with the device idle while requests wait with the elevator, ns.
     pub idle_waiting: u64,
     /// Deliberate waits of the elevator: how often, and how long, ns. Only simulated runs have it.

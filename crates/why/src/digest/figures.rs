@@ -19,6 +19,8 @@ pub struct Workload {
     pub direct: [u64; 2],
     /// Writes that had bios of their own within the call.
     pub written_through: u64,
+    /// Writes on files that were opened with O_DSYNC, and their time, ns. Only recordings have it.
+    pub synchronous: (u64, f64),
     /// Writes of parts of pages that wait until these are read, and the time of that, ns.
     pub read_first: [u64; 2],
     /// Calls without any event: direct ones on a device that takes bios as they are, or those that need no I/O.

@@ -1,4 +1,4 @@
-//! Reads that wait for a free tag: a device that takes few commands at a time keeps them out before they have a
+//! Requests that wait for a free tag: a device that takes few commands at a time keeps them out before they have a
 //! request.
 
 use iowhy_stack::trace::Rwbs;
@@ -7,13 +7,14 @@ use iowhy_trace::join::Joined;
 /// Time from a bio to its request, ns, above which somebody else had to be done first.
 const LONG: u64 = 20_000;
 
-/// How many reads got their request late. Limits: a control group that throttles bios holds them there, too.
-pub fn of(joined: &Joined) -> u64 {
+/// How many reads and writes got their request late. Limits: a control group that throttles bios holds them there, too.
+pub fn of(joined: &Joined) -> [u64; 2] {
     let late = joined.requests.iter().filter(|request| {
         let waited = request.queued.zip(request.allocated).map_or(0, |(from, to)| to.saturating_sub(from).0);
-        request.extent.rwbs.has(Rwbs::READ) && waited > LONG
+        waited > LONG
     });
-    late.count() as u64
+    let (reads, writes): (Vec<_>, Vec<_>) = late.partition(|request| request.extent.rwbs.has(Rwbs::READ));
+    [reads, writes].map(|of| of.len() as u64)
 }
 
 #[cfg(test)]
@@ -24,7 +25,7 @@ mod tests {
     use iowhy_trace::join::{Joined, RequestRecord};
 
     #[test]
-    fn reads_that_get_their_request_late_are_counted() {
+    fn requests_that_are_got_late_are_counted() {
         let request = |rwbs, ns| RequestRecord {
             extent: Extent { rwbs, ..Extent::default() },
             queued: Some(Nanos(1)),
@@ -37,6 +38,6 @@ mod tests {
             request(Rwbs::WRITE, LONG + 1),
             RequestRecord { queued: None, ..request(Rwbs::READ, LONG + 1) },
         ];
-        assert_eq!(of(&Joined { requests, ..Joined::default() }), 1);
+        assert_eq!(of(&Joined { requests, ..Joined::default() }), [1, 1]);
     }
 }

@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use iowhy_stack::event::Op;
-use iowhy_stack::trace::{Rwbs, Seen, Trace};
+use iowhy_stack::trace::{Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::Nanos;
 
 use super::{KIND_OTHER, KINDS, LAYERS, Layer, kind_of};
@@ -121,7 +121,14 @@ fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nan
         all.entry(call.pid).or_default().push(Interval { from: call.start, to: call.end.unwrap_or(end), doing });
     }
     let mut open: HashMap<u32, (Nanos, Doing)> = HashMap::new();
-    for record in trace.records.iter().filter(|record| own(record.pid)) {
+    let others = || trace.records.iter().filter(|record| own(record.pid));
+    let exit = |record: &Record| match &record.seen {
+        Seen::Other { name, .. } => name.strip_prefix("syscalls:sys_exit_").map(str::to_owned),
+        _ => None,
+    };
+    // Calls whose ends are not recorded (close, dup) take no time that could be told from what comes after them.
+    let ends: BTreeSet<String> = others().filter_map(exit).collect();
+    for record in others() {
         let Seen::Other { name, fields } = &record.seen else { continue };
         if let Some(call) = name.strip_prefix("syscalls:sys_enter_") {
             let doing = match call {
@@ -130,11 +137,9 @@ fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nan
                 "nanosleep" | "clock_nanosleep" => Doing::Sleep,
                 "flock" => Doing::Lock,
                 "fcntl" if field(fields, "cmd").is_some_and(|cmd| WAITS_FOR_LOCK.contains(&cmd)) => Doing::Lock,
-                // Waiting for whatever comes is not the doing of storage. Ends of calls before it may be missing.
-                "select" | "pselect6" | "poll" | "ppoll" | "epoll_wait" | "epoll_pwait" => {
-                    open.remove(&record.pid);
-                    continue;
-                }
+                // Waiting for whatever comes is not the doing of storage.
+                "select" | "pselect6" | "poll" | "ppoll" | "epoll_wait" | "epoll_pwait" => continue,
+                _ if !ends.contains(call) => continue,
                 _ => Doing::Other,
             };
             open.insert(record.pid, (record.at, doing));

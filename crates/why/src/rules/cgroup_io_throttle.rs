@@ -91,12 +91,12 @@ const LIMITS: [(&str, &str, bool, bool); 4] = [
 /// Rates that are at a limit: requests of a loop device are not those of the disk below.
 const AT_LIMIT: std::ops::Range<f64> = 0.7..1.15;
 
-/// A limit on the disk below a loop device holds the loop's bios back, where nobody's calls sleep for them.
-fn below(facts: &Facts<'_>) -> Option<Cost> {
+/// A limit of the group on a disk that an amount in each direction and a time meet: the file, the limit, the rate, which
+/// direction. The amounts are bytes, and operations.
+type Met = (&'static str, f64, f64, usize);
+fn met(facts: &Facts<'_>, disk: &str, amounts: [[u64; 2]; 2], ns: [u64; 2]) -> Option<Met> {
     let settings = facts.settings;
-    let lower = facts.of_disk("loop.disk")?;
-    let number = settings.get(lower, NUMBER)?;
-    let commands = &facts.digest.commands;
+    let number = settings.get(disk, NUMBER)?;
     let met = |(file, word, write, operations): (&'static str, &str, bool, bool)| {
         let of_disk = |text: &str| {
             // Lines are joined by "; ".
@@ -107,11 +107,18 @@ fn below(facts: &Facts<'_>) -> Option<Cost> {
         };
         let limit = of_disk(settings.get("cgroup", file).or_else(|| settings.get("cgroup", "io.max"))?)?;
         let way = usize::from(write);
-        let amount = if operations { commands.issued[way] } else { commands.own_sectors[way] * SECTOR_BYTES };
-        let rate = amount as f64 * 1e9 / commands.own_busy[way].max(1) as f64;
+        let rate = amounts[usize::from(operations)][way] as f64 * 1e9 / ns[way].max(1) as f64;
         AT_LIMIT.contains(&(rate / limit)).then_some((file, limit, rate, way))
     };
-    let (file, limit, rate, way) = LIMITS.into_iter().find_map(met)?;
+    LIMITS.into_iter().find_map(met)
+}
+
+/// A limit on the disk below a loop device holds the loop's bios back, where nobody's calls sleep for them.
+fn below(facts: &Facts<'_>) -> Option<Cost> {
+    let lower = facts.of_disk("loop.disk")?;
+    let commands = &facts.digest.commands;
+    let amounts = [commands.own_sectors.map(|sectors| sectors * SECTOR_BYTES), commands.issued];
+    let (file, limit, rate, way) = met(facts, lower, amounts, commands.own_busy)?;
     let waits = facts.in_layers(&[Layer::Device, Layer::Elevator, Layer::Journal]);
     let (confidence, _, bounds) = ALONE;
     Some(Cost {
@@ -128,7 +135,34 @@ fn below(facts: &Facts<'_>) -> Option<Cost> {
 }
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    held(facts).or_else(|| below(facts))
+    held(facts).or_else(|| unseen(facts)).or_else(|| below(facts))
+}
+
+/// Part of the time that tasks sleep without a request at the device.
+const ASLEEP: f64 = 0.5;
+
+/// Bios of operations that are no recorded calls (lookups, lists of a directory) come at the rate of a limit.
+fn unseen(facts: &Facts<'_>) -> Option<Cost> {
+    let disk = facts.settings.get("recording", "disk")?;
+    let asleep = facts.in_layers(&[Layer::Lock, Layer::Journal]);
+    if asleep < ASLEEP * facts.whole_ns {
+        return None;
+    }
+    let d = facts.digest;
+    let amounts = [d.commands.own_sectors.map(|sectors| sectors * SECTOR_BYTES), d.bios.count];
+    let (file, limit, rate, _) = met(facts, disk, amounts, [facts.whole_ns as u64; 2])?;
+    let (confidence, _, bounds) = ALONE;
+    Some(Cost {
+        ns: asleep,
+        bounds,
+        confidence,
+        claim: format!("the control group's {file} of {disk} is {limit:.0}: the rate of its bios"),
+        setting: format!("{file} of {disk} removed or raised"),
+        evidence: vec![
+            ("bytes or bios a second", rate, Unit::Count),
+            ("time asleep without a request at the device", asleep, Unit::Ns),
+        ],
+    })
 }
 
 /// Bios that calls sleep for before they are queued.
@@ -239,6 +273,21 @@ mod tests {
         }
         let edges: &[AloneEdge] = &[("LEAST_HELD, alone", held, 5.0, 4.0), ("MET", of_many, 16.0, 15.0)];
         hold_cost(&RULE, throttled, (50.0, 0.89), edges);
+        // 20 bios in 1 ms.
+        let unseen = || {
+            Alone::of(|a| {
+                a.set("recording", "disk", "sda");
+                a.set("sda", "number", "8:0");
+                a.set("cgroup", "blkio.throttle.read_iops_device", "8:0 20000");
+                a.digest.bios.count = [20, 0];
+                a.digest.time.ns[3][Layer::Lock as usize] = 6e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("ASLEEP", |a, x| a.digest.time.ns[3][Layer::Lock as usize] = x, 5e5, 4.99e5),
+            ("bios", |a, x| a.digest.bios.count[0] = x as u64, 22.0, 24.0),
+        ];
+        hold_cost(&RULE, unseen, (60.0, 0.8), edges);
         // 80 KiB in 0.8 ms: 102 MB/s.
         let below = || {
             Alone::of(|a| {

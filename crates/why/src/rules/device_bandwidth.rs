@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["device-latency"],
     switches: &[Switch::OtherDevice],
     find,
-    cost: Some(|facts| paced::cap(facts, false).or_else(|| slow_medium(facts))),
+    cost: Some(|facts| paced::cap(facts, false).or_else(|| slow_medium(facts)).or_else(|| slow_to_write(facts))),
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
@@ -82,6 +82,36 @@ fn slow_medium(facts: &Facts<'_>) -> Option<Cost> {
     })
 }
 
+/// Large writes that keep the device busy, at a rate that no sound disk has.
+fn slow_to_write(facts: &Facts<'_>) -> Option<Cost> {
+    let (sectors, nr) = own(facts, 1);
+    let commands = &facts.digest.commands;
+    let busy = commands.own_busy[1] as f64;
+    let bytes = nr * sectors * SECTOR_BYTES as f64;
+    let way = if facts.of_disk("rotational")? == "1" { TURN } else { WAY };
+    let alone = facts.others.is_empty() && commands.issued[0] as f64 <= nr && busy >= MOSTLY * facts.whole_ns;
+    // Several at a time share the way.
+    if nr < ENOUGH || sectors < LARGE || !alone || bytes * 1e9 > SLOWEST * (busy - way * nr) {
+        return None;
+    }
+    let rate = bytes * 1e9 / busy;
+    let waits = facts.of_kinds(kinds(1), &WAITS);
+    let with = |sound: f64| waits * (1.0 - rate / sound);
+    let saved = Saved::of(with(USUAL), with(SOUND.start), with(SOUND.end));
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!("the device takes {:.1} MB/s of large writes; {:.0} is usual", rate / 1e6, USUAL / 1e6),
+        setting: "a faster device, or fewer bytes (compression)".to_owned(),
+        evidence: vec![
+            ("bytes a second while it writes", rate, Unit::Bytes),
+            ("mean size of a write", sectors * SECTOR_BYTES as f64, Unit::Bytes),
+            ("time that the device writes", busy, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::device::tests::{bandwidth, latency};
@@ -120,6 +150,30 @@ mod tests {
         let found = slow().ask(&RULE).expect("a cost");
         assert!((found.saves_pct - 69.9).abs() < 0.1, "{}: {found:?}", "USUAL");
         assert!((found.bounds_pct[0] - 57.6).abs() < 0.1, "{}: {found:?}", "SOUND");
+    }
+
+    /// 100 writes of 128 KiB at 10 MiB/s.
+    fn slow_to_write() -> Alone {
+        Alone::of(|a| {
+            a.set("recording", "disk", "sda");
+            a.set("sda", "rotational", "0");
+            a.digest.elapsed = iowhy_stack::units::Nanos(1_600_000_000);
+            a.requests(1, 100, 256, 1.25e9);
+        })
+    }
+
+    #[test]
+    fn costs_of_writes() {
+        let edges: &[AloneEdge] = &[
+            ("ENOUGH", |a, x| a.requests(1, x as u64, 512, 1.25e9), 16.0, 15.0),
+            ("LARGE", |a, x| a.requests(1, 100, x as u64, 1.25e9), 128.0, 127.0),
+            ("MOSTLY", |a, x| a.digest.elapsed.0 = x as u64, 2_500_000_000.0, 2_500_000_001.0),
+            ("others", |a, x| a.others = vec![("cp".to_owned(), 1); x as usize], 0.0, 1.0),
+            ("reads", |a, x| a.digest.commands.issued[0] = x as u64, 100.0, 101.0),
+            ("SLOWEST", |a, x| a.requests(1, 100, 256, x), 8.554e8, 8.553e8),
+            ("TURN", |a, x| a.set("sda", "rotational", &x.to_string()), 0.0, 1.0),
+        ];
+        hold_cost(&RULE, slow_to_write, (69.9, 0.8), edges);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::ops::Range;
 use super::cost::{Bounds, Cost, Facts};
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
+use crate::digest::Layer;
 use iowhy_stats::figure::share;
 
 pub(super) const RULE: Rule = Rule {
@@ -114,7 +115,45 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 /// Confidence of the cost, and its bounds: what no lock keeps apart may meet at the device.
 const ALONE: (f64, Bounds) = (0.85, [0.3, 1.0]);
 
+/// Part of the time that tasks are blocked without a request, from which on a lock keeps readers and writers apart.
+const BLOCKED: f64 = 0.3;
+
+/// Readers share the lock, and wait for writers that wait for them.
+fn shared(facts: &Facts<'_>) -> Option<Cost> {
+    let d = facts.digest;
+    let waited = [0, 1].map(|way| d.turns.wait[way].sum() / d.latency[way].sum().max(1.0));
+    // Blocked writes count as the journal's where nothing is known of what they wait for.
+    let blocked = facts.of_kinds(&[0], &[Layer::Lock]) + facts.of_kinds(&[1], &[Layer::Lock, Layer::Journal]);
+    let commits = d.sync.commits + d.sync.flush.count();
+    let apart = waited.iter().all(|waited| *waited >= MANY);
+    if d.workload.concurrency <= 1 || !apart || commits > 0 || blocked < BLOCKED * facts.whole_ns {
+        return None;
+    }
+    let (confidence, bounds) = ALONE;
+    Some(Cost {
+        ns: blocked,
+        bounds,
+        confidence,
+        claim: format!(
+            "reads and writes of a file wait for each other: {:.0} % of the time of reads, {:.0} % of that of writes",
+            100.0 * waited[0],
+            100.0 * waited[1]
+        ),
+        setting: "a file for each thread, or direct I/O".to_owned(),
+        evidence: vec![
+            ("share of the reads' time that they wait for others on their file", waited[0], Unit::Share),
+            ("the same of writes", waited[1], Unit::Share),
+            ("time blocked without a request", blocked, Unit::Ns),
+        ],
+    })
+}
+
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    shared(facts).or_else(|| exclusive(facts))
+}
+
+/// One call at a time.
+fn exclusive(facts: &Facts<'_>) -> Option<Cost> {
     let turns = &facts.digest.turns;
     let way = usize::from(turns.wait[1].sum() > turns.wait[0].sum());
     let waited = turns.wait[way].sum() / facts.digest.latency[way].sum().max(1.0);
@@ -148,6 +187,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 mod tests {
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
+    use crate::digest::Layer;
 
     /// Two calls at a time, ten in all, that wait for half of their 4 ms on the slow side. A thousand bios.
     fn turns() -> Pair {
@@ -256,5 +296,23 @@ mod tests {
             ("concurrency", |a, x| a.digest.workload.concurrency = x as u32, 2.0, 1.0),
         ];
         hold_cost(&RULE, turns, (40.0, 0.85), edges);
+        // Ten reads and ten writes of 100 us, of which half is waiting for the others; first bios meet.
+        let shared = || {
+            Alone::of(|a| {
+                a.digest.workload.concurrency = 2;
+                a.digest.latency[1] = spread(10, 1e5);
+                a.digest.turns.wait = [0, 1].map(|_| spread(10, 5e4));
+                a.digest.turns.first_bios = [0, 100];
+                a.digest.time.ns[0][Layer::Lock as usize] = 3e5;
+                a.digest.time.ns[1][Layer::Journal as usize] = 3e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("MANY, reads", |a, x| a.digest.turns.wait[0] = spread(10, x), 20_000.0, 19_000.0),
+            ("MANY, writes", |a, x| a.digest.turns.wait[1] = spread(10, x), 20_000.0, 19_000.0),
+            ("BLOCKED", |a, x| a.digest.time.ns[0][Layer::Lock as usize] = x, 0.0, -1e3),
+            ("commits", |a, x| a.digest.sync.commits = x as u64, 0.0, 1.0),
+        ];
+        hold_cost(&RULE, shared, (60.0, 0.85), edges);
     }
 }

@@ -99,11 +99,15 @@ const USUAL: f64 = 64.0;
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     // BFQ then gives the device the next request when the one before it is done.
     let strict = facts.of_disk("scheduler") == Some("bfq") && facts.of_disk("iosched/strict_guarantees") == Some("1");
-    let few = facts.number_of_disk("nr_requests").filter(|limit| *limit < FEW);
     let commands = &facts.digest.commands;
+    let [late, late_writes] = [0, 1].map(|way| commands.late_tags[way] as f64 / commands.issued[way].max(1) as f64);
+    let below = |key: &str| facts.number_of_disk(key).filter(|limit| *limit < FEW);
+    // mq-deadline keeps writes out beyond it, however many requests are free.
+    let of_writes = below("iosched/async_depth").filter(|_| late_writes >= LATE && late < LATE);
+    let key = if of_writes.is_some() { "async_depth" } else { "nr_requests" };
+    let few = of_writes.or_else(|| below("nr_requests"));
     let at_once = commands.classes.values().map(Spread::sum).sum::<f64>() / commands.busy.max(1) as f64;
     let tags = f64::from(commands.deepest);
-    let late = commands.late_tags as f64 / commands.issued[0].max(1) as f64;
     let full = tags < FEW_TAGS && at_once >= FULL_OF_TAGS * tags && commands.busy as f64 >= BUSY * facts.whole_ns;
     let few_tags = few.is_none() && full && late >= LATE;
     let limit = match () {
@@ -133,13 +137,13 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
                 100.0 * late
             ),
             false => format!(
-                "nr_requests={limit:.0}: the device has {at_once:.1} requests while it is busy, and no more may be made"
+                "{key}={limit:.0}: the device has {at_once:.1} requests while it is busy, and no more may be made"
             ),
         },
         setting: match () {
             () if strict => "strict_guarantees=0".to_owned(),
             () if few_tags => "a deeper queue (queue_depth of the device)".to_owned(),
-            () => format!("nr_requests={USUAL:.0}"),
+            () => format!("{key}={USUAL:.0}"),
         },
         evidence: vec![
             ("requests at the device while it is busy", at_once, Unit::Count),
@@ -233,14 +237,14 @@ mod tests {
                 full(a, 256.0, 4.0);
                 (a.digest.commands.deepest, a.digest.commands.busy) = (4, 1_000_000);
                 a.digest.commands.classes = [(Class::default(), spread(100, 40_000.0))].into();
-                (a.digest.commands.issued[0], a.digest.commands.late_tags) = (100, 50);
+                (a.digest.commands.issued[0], a.digest.commands.late_tags[0]) = (100, 50);
             })
         };
         let edges: &[AloneEdge] = &[
             ("FEW_TAGS", tags, 15.0, 16.0),
             ("FULL_OF_TAGS", |a, x| a.digest.commands.deepest = x as u32, 5.0, 6.0),
             ("BUSY", busy, 8e5, 7.9e5),
-            ("LATE", |a, x| a.digest.commands.late_tags = x as u64, 20.0, 19.0),
+            ("LATE", |a, x| a.digest.commands.late_tags[0] = x as u64, 20.0, 19.0),
             ("nr_requests", |a, x| a.set("sda", "nr_requests", &x.to_string()), 32.0, 31.0),
         ];
         fn busy(a: &mut Alone, ns: f64) {
@@ -252,6 +256,24 @@ mod tests {
             a.digest.commands.classes = [(Class::default(), spread(100, 10_000.0 * tags))].into();
         }
         hold_cost(&RULE, few_tags, (60.0, 0.8), edges);
+        let kept_out = || {
+            Alone::of(|a| {
+                full(a, 256.0, 1.0);
+                a.set("sda", "iosched/async_depth", "1");
+                (a.digest.commands.issued, a.digest.commands.late_tags) = ([0, 100], [0, 50]);
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("async_depth", |a, x| a.set("sda", "iosched/async_depth", &x.to_string()), 1.0, 2.0),
+            ("LATE, writes", |a, x| a.digest.commands.late_tags[1] = x as u64, 20.0, 19.0),
+            (
+                "LATE, reads",
+                |a, x| (a.digest.commands.issued[0], a.digest.commands.late_tags[0]) = (100, x as u64),
+                19.0,
+                20.0,
+            ),
+        ];
+        hold_cost(&RULE, kept_out, (70.0, 0.8), edges);
         let strict = || {
             Alone::of(|a| {
                 full(a, 256.0, 1.0);

@@ -193,13 +193,19 @@ const AROUND_PAGES: u64 = 16;
 /// Part of the likeliest saving that is the least: a drive may take longer for a command than its bytes need.
 const LEAST: f64 = 0.5;
 
-/// Largest requests that a kernel reads ahead by itself where no head moves.
+/// Requests that a kernel reads ahead by itself, of the size that a device prefers.
 const REQUESTS_AHEAD: f64 = 2.0;
 
-/// Whether a read-ahead limit, KiB, is beyond what a kernel sets by itself: 128, or twice the largest request where no
-/// head moves.
+/// Whether a read-ahead limit, KiB, is beyond what a kernel sets by itself (block/blk-settings.c,
+/// blk_apply_bdi_limits): 128, or twice the size that the device prefers, for which a rotating disk that has none gets
+/// the largest request.
 fn raised(facts: &Facts<'_>, limit: f64) -> bool {
-    limit > USUAL_KB.max(REQUESTS_AHEAD * facts.number_of_disk("max_sectors_kb").unwrap_or(f64::INFINITY))
+    let preferred = facts.number_of_disk("optimal_io_size").filter(|bytes| *bytes > 0.0).map(|bytes| bytes / 1024.0);
+    let request = match facts.of_disk("rotational") {
+        Some("0") => 0.0,
+        _ => facts.number_of_disk("max_sectors_kb").unwrap_or(f64::INFINITY),
+    };
+    limit > USUAL_KB.max(REQUESTS_AHEAD * preferred.unwrap_or(request))
 }
 
 /// The cost of a read-ahead limit above the kernel's own, many of whose pages no read uses.
@@ -397,6 +403,13 @@ mod costs {
         let streams: AloneEdge = ("OF_STREAMS", |a, x| windows(&mut a.digest, RaKind::Sync, 10.0, x), 2560.0, 2561.0);
         let edges: &[AloneEdge] = &[
             ("REQUESTS_AHEAD", |a, x| a.set("sda", "max_sectors_kb", &x.to_string()), 511.0, 512.0),
+            ("REQUESTS_AHEAD, preferred", |a, x| a.set("sda", "optimal_io_size", &x.to_string()), 523_264.0, 524_288.0),
+            (
+                "rotational",
+                |a, x| (a.set("sda", "max_sectors_kb", "512"), a.set("sda", "rotational", &x.to_string())).0,
+                0.0,
+                1.0,
+            ),
             ("AROUND_PAGES", |a, x| a.digest.windows.used = x as u64, 112.0, 113.0),
             streams,
         ];

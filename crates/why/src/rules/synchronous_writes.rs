@@ -1,11 +1,11 @@
 //! Each write waits until its data are on the medium.
 
 use super::IO;
-use super::cost::{Cost, Facts, MARKED};
+use super::cost::{Cost, Facts, MARKED, SEEN};
 use super::instead::Saved;
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Contrast, Delta, Unit};
-use crate::digest::{Digest, KIND_SYNC, Layer};
+use crate::digest::{Digest, KIND_OTHER, KIND_SYNC, Layer};
 use iowhy_stack::units::PAGE_BYTES;
 
 pub(super) const RULE: Rule = Rule {
@@ -100,19 +100,52 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 /// Share of writes that reach the device within their call, from which on each is synchronous.
 const MOSTLY_THROUGH: f64 = 0.8;
+/// Commits that nobody asked for, from which on names wait for them.
+const MANY_COMMITS: f64 = 16.0;
 /// Confidence of the cost without and with the mount option.
 const ALONE: (f64, f64) = (0.8, 0.89);
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    of_writes(facts).or_else(|| of_names(facts))
+    of_writes(facts).or_else(|| of_some_files(facts)).or_else(|| of_names(facts))
+}
+
+/// Parts of the writes' time, from which on those of some files are what counts.
+const MOSTLY: f64 = 0.5;
+/// The least part of the cost: what is written may have to be on the medium all the same, at fewer times.
+const LEAST: f64 = 0.3;
+
+/// Files that were opened with O_DSYNC among others, or with O_DIRECT as well.
+fn of_some_files(facts: &Facts<'_>) -> Option<Cost> {
+    let (writes, took) = facts.digest.workload.synchronous;
+    let part = took / facts.digest.latency[1].sum().max(1.0);
+    if (writes as f64) < ENOUGH || part < MOSTLY {
+        return None;
+    }
+    let time = part.min(1.0) * facts.of_kinds(&[1], &[IO, &[Layer::Ready]].concat());
+    let saved = Saved::of(time, LEAST * time, time);
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: ALONE.0,
+        claim: format!(
+            "{writes} writes are on files that are opened with O_DSYNC or O_SYNC: each waits until it is on the medium, \
+             {:.2} ms",
+            took / writes as f64 / 1e6
+        ),
+        setting: "no O_SYNC or O_DSYNC".to_owned(),
+        evidence: vec![
+            ("share of the writes' time that goes to these files", part, Unit::Share),
+            ("time that they wait for the medium", time, Unit::Ns),
+        ],
+    })
 }
 
 /// Names that are made, moved or removed wait for a commit each.
 fn of_names(facts: &Facts<'_>) -> Option<Cost> {
-    let (option, point) =
-        ["dirsync", "wsync", "sync"].into_iter().find_map(|of| Some((of, facts.mounted_with(of)?)))?;
+    let mounted = ["dirsync", "wsync", "sync"].into_iter().find_map(|of| Some((of, facts.mounted_with(of)?)));
     // File systems without a journal of jbd2 write their log themselves.
-    let commits = facts.digest.sync.commits.max(facts.digest.sync.flush.count()) as f64;
+    let sync = &facts.digest.sync;
+    let commits = if sync.commits > 0 { sync.commits } else { sync.flush.count() } as f64;
     if commits < ENOUGH {
         return None;
     }
@@ -120,12 +153,30 @@ fn of_names(facts: &Facts<'_>) -> Option<Cost> {
     let trips = [IO, &[Layer::Ready]].concat();
     let waits = facts.in_layers(&trips) - facts.of_kinds(&[0], &trips);
     let saved = Saved::of(waits, waits - facts.of_kinds(&[1, KIND_SYNC], IO), waits);
+    // Whoever links, moves or removes files waits for a commit only if it has to.
+    let of_names = facts.of_kinds(&[KIND_OTHER], IO);
+    let d = facts.digest;
+    let unread = d.commands.issued[0] as f64 <= commits;
+    let alone = commits >= MANY_COMMITS && unread && d.workload.calls[KIND_SYNC] == 0;
+    if mounted.is_none() && !(alone && of_names >= MOSTLY * facts.whole_ns) {
+        return None;
+    }
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
-        confidence: MARKED,
-        claim: format!("{point} is mounted with {option}: {commits:.0} commits make changes of directories wait"),
-        setting: "async (mount -o remount,async)".to_owned(),
+        confidence: if mounted.is_some() { MARKED } else { SEEN },
+        claim: match mounted {
+            Some((option, point)) => {
+                format!("{point} is mounted with {option}: {commits:.0} commits make changes of directories wait")
+            }
+            None => {
+                format!("changes of directories wait for {commits:.0} commits, though nobody syncs (chattr +D, +S)")
+            }
+        },
+        setting: match mounted {
+            Some(_) => "async (mount -o remount,async)".to_owned(),
+            None => "no attribute D or S (chattr -D -S)".to_owned(),
+        },
         evidence: vec![
             ("commits of the journal", commits, Unit::Count),
             ("time that calls other than reads wait", waits, Unit::Ns),
@@ -268,5 +319,31 @@ mod tests {
         };
         let edges: &[AloneEdge] = &[("ENOUGH, commits", |a, x| a.digest.sync.commits = x as u64, 4.0, 3.0)];
         hold_cost(&RULE, names, (80.0, 0.85), edges);
+        let marked = || {
+            Alone::of(|a| {
+                a.digest.sync.commits = 20;
+                a.digest.time.ns[KIND_OTHER][Layer::Device as usize] = 8e5;
+                a.digest.commands.issued[0] = 0;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("MANY_COMMITS", |a, x| a.digest.sync.commits = x as u64, 16.0, 15.0),
+            ("MOSTLY, names", |a, x| a.digest.time.ns[KIND_OTHER][Layer::Device as usize] = x, 5e5, 4.9e5),
+            ("reads", |a, x| a.digest.commands.issued[0] = x as u64, 20.0, 21.0),
+            ("syncs", |a, x| a.digest.workload.calls[2] = x as u64, 0.0, 1.0),
+        ];
+        hold_cost(&RULE, marked, (80.0, 0.8), edges);
+        let files = || {
+            Alone::of(|a| {
+                (a.digest.workload.synchronous, a.digest.latency[1]) = ((10, 8e5), spread(20, 5e4));
+                a.digest.time.ns[1][Layer::Device as usize] = 8e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("ENOUGH, files", |a, x| a.digest.workload.synchronous.0 = x as u64, 4.0, 3.0),
+            ("MOSTLY", |a, x| a.digest.workload.synchronous.1 = x, 5e5, 4.9e5),
+            ("LEAST", |a, x| a.digest.workload.synchronous.1 = x, 5e5, 4.9e5),
+        ];
+        hold_cost(&RULE, files, (64.0, 0.8), edges);
     }
 }
