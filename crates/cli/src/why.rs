@@ -23,7 +23,7 @@ them. Without a target the whole machine is recorded, the busiest first. A --jso
 the very end is for iowhy, behind a command, too.
 
   iowhy why -- dd if=big of=/dev/null bs=64k
-  iowhy why --from before.parquet
+  iowhy why before.parquet
 
 Exit codes: 0 explained, or nothing here makes it faster, 2 a usage or input
 error, 3 cannot tell.")]
@@ -34,6 +34,10 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     targets: Targets,
     /// Recording, a file or a run in the store, instead of a target
+    #[arg(conflicts_with_all =
+        ["from", "length", "pid", "comm", "cgroup", "unit", "device", "file", "command", "try_it"])]
+    recording: Option<PathBuf>,
+    /// The same as an option
     #[arg(long, value_name = "RECORDING", conflicts_with_all =
         ["length", "pid", "comm", "cgroup", "unit", "device", "file", "command", "try_it"])]
     from: Option<PathBuf>,
@@ -50,7 +54,7 @@ pub(crate) struct Arguments {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    if let Some(from) = &arguments.from {
+    if let Some(from) = arguments.recording.as_ref().or(arguments.from.as_ref()) {
         let Some(trace) = recorded(from)? else { return Ok(Exit::Usage) };
         let answer = why::of_trace(from.display().to_string(), trace, Probe::Elsewhere);
         show(arguments, &answer)?;

@@ -266,7 +266,8 @@ fn of_a_program(facts: &Facts, whole: &Trace) -> Vec<Finding> {
 
 /// Mechanisms whose price depends on times that the recording does not have: of larger requests, of more of them at a
 /// time, of a device without its neighbour.
-const SIZED: [&str; 9] = [
+const SIZED: [&str; 10] = [
+    "lost-locality",
     "metadata-reads",
     "noisy-neighbour",
     "readahead-off",

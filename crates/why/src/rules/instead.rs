@@ -66,6 +66,11 @@ pub(super) fn price(service: &[(u32, f64)], from: f64, to: f64) -> Option<f64> {
     price_of(measured(service, from), measured(service, to), to / from)
 }
 
+/// The time of a read of a size that goes on where another one ended, ns, as it was measured.
+pub(super) fn time_in_order(facts: &Facts<'_>, sectors: f64) -> Option<f64> {
+    measured(facts.service, sectors)
+}
+
 /// The same of two times, where the larger size is `growth` times the smaller one.
 fn price_of(small: Option<f64>, large: Option<f64>, growth: f64) -> Option<f64> {
     let small = small.filter(|ns| *ns > 0.0)?;

@@ -2,10 +2,14 @@
 
 use std::ops::Range;
 
+use super::cost::{Cost, Facts, SEEN};
 use super::device::has_arm;
+use super::device_latency::keeps_busy;
+use super::instead::{self, Saved, kinds, own};
 use super::{Figure, Match, Rule, Switch, grade, metadata_reads};
 use crate::delta::{Contrast, Delta, Unit};
-use crate::digest::{Digest, Ways};
+use crate::digest::{Digest, WAITS, Ways};
+use iowhy_stack::units::SECTOR_BYTES;
 
 pub(super) const RULE: Rule = Rule {
     name: "lost-locality",
@@ -33,7 +37,7 @@ pub(super) const RULE: Rule = Rule {
         Switch::Queue("nr_requests"),
     ],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Ratio of command sizes, and of commands per operation: other commands go other ways.
@@ -124,9 +128,56 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Reads of streams: fewer are the beginnings of files. Share of the calls that go on where another one ended.
+const ENOUGH: f64 = 16.0;
+const STREAMS: f64 = 0.8;
+/// Part of the requests that the arm has to move for.
+const MOVES: f64 = 0.3;
+/// Times that the arm needs for a read beside one in order, from which on it is the arm.
+const SLOWER: f64 = 1.5;
+/// Bytes a second of a disk in order, where that was not measured.
+const USUAL: f64 = 150e6;
+
+/// Several streams at once on a disk with an arm, which goes from one to the other.
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let d = facts.digest;
+    let (size, nr) = own(facts, 0);
+    let moves = d.commands.seeks as f64 / d.commands.issued.iter().sum::<u64>().max(1) as f64;
+    let turns = facts.streams >= STREAMS && d.workload.concurrency > 1 && moves >= MOVES;
+    if facts.of_disk("rotational")? != "1" || nr < ENOUGH || !turns || !keeps_busy(facts) {
+        return None;
+    }
+    let each = d.commands.own_busy[0] as f64 / nr;
+    let usual = size * SECTOR_BYTES as f64 * 1e9 / USUAL;
+    let alone = instead::time_in_order(facts, size).unwrap_or(usual);
+    if each < SLOWER * alone {
+        return None;
+    }
+    let waits = facts.of_kinds(kinds(0), &WAITS);
+    let part = 1.0 - alone / each;
+    let saved = Saved::of(waits * part, f64::midpoint(0.0, waits * part), waits);
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!(
+            "{} streams take turns on one arm: a read takes {:.1} ms of the disk's time, and {:.1} in order",
+            d.workload.concurrency,
+            each / 1e6,
+            alone / 1e6
+        ),
+        setting: "one stream after the other, or a larger read_ahead_kb".to_owned(),
+        evidence: vec![
+            ("time of the disk for a read", each, Unit::Ns),
+            ("the same in order", alone, Unit::Ns),
+            ("part of the requests that begin elsewhere", moves, Unit::Share),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost};
     use super::RULE;
     use crate::digest::{Class, Digest, Place, Ways};
 
@@ -233,5 +284,40 @@ mod tests {
             ("REGIONS", |p, x| p.slow.workload.regions = x as u64, 1099.0, 1100.0),
         ];
         hold(&RULE, farther, 0.8686, edges);
+    }
+
+    #[test]
+    fn costs() {
+        // 20 reads of 128 KiB, each of 40 us in place of 10.
+        let turns = || {
+            Alone::of(|a| {
+                a.set("recording", "disk", "sda");
+                a.set("sda", "rotational", "1");
+                a.streams = 1.0;
+                a.service = vec![(8, 1e3), (256, 1e4)];
+                a.requests(0, 20, 256, 8e5);
+                a.digest.workload.concurrency = 2;
+                a.digest.commands.seeks = 20;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("ENOUGH", |a, x| a.requests(0, x as u64, 256, 8e5), 16.0, 15.0),
+            ("STREAMS", |a, x| a.streams = x, 0.8, 0.79),
+            ("MOVES", |a, x| a.digest.commands.seeks = x as u64, 6.0, 5.0),
+            ("SLOWER", |a, x| a.service[1].1 = x, 26_000.0, 27_000.0),
+            ("streams at once", |a, x| a.digest.workload.concurrency = x as u32, 2.0, 1.0),
+            ("an arm", |a, x| a.set("sda", "rotational", &x.to_string()), 1.0, 0.0),
+        ];
+        hold_cost(&RULE, turns, (60.0, 0.8), edges);
+        // A sector at 150 MB/s is 3.4 us.
+        let unmeasured = || {
+            Alone::of(|a| {
+                *a = turns();
+                a.service.clear();
+                a.requests(0, 20, 1, 8e5);
+            })
+        };
+        let edges: &[AloneEdge] = &[("USUAL", |a, x| a.requests(0, 20, x as u64, 8e5), 7.0, 8.0)];
+        hold_cost(&RULE, unmeasured, (73.2, 0.8), edges);
     }
 }
