@@ -27,6 +27,7 @@ mod commands;
 pub mod discards;
 mod figures;
 pub mod in_place;
+pub mod mutex;
 mod pages;
 pub mod partial;
 pub mod synced;

@@ -37,7 +37,7 @@ use iowhy_trace::join::{Joined, Who, beside, join};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
 use iowhy_why::digest::{Digest, Observer};
-use iowhy_why::digest::{discards, in_place, partial, synced, tags, wall};
+use iowhy_why::digest::{discards, in_place, mutex, partial, synced, tags, wall};
 use iowhy_why::rules::Need;
 
 /// Settings of an explanation.
@@ -342,7 +342,8 @@ fn followed(read: &mut Trace, who: &Who, seed: u64, beside: Extra, side: &mut Si
     digest.foreign.dropped = joined.others_dropped;
     (digest.foreign.discards, digest.foreign.discarding) = discards::of(&joined);
     digest.workload.read_first = partial::of(&joined);
-    digest.sync.in_place = in_place::of(&joined);
+    [digest.sync.in_place, digest.sync.grown] = in_place::of(&joined);
+    digest.turns.handed = mutex::of(read, &joined);
     digest.workload.synchronous = synced::of(&joined);
     digest.commands.late_tags = tags::of(&joined);
     let asks = |record: &&Record| matches!(advised(&record.seen), Some((_, Advice::WillNeed { .. })));

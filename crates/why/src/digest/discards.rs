@@ -1,4 +1,5 @@
-//! Discards at a device while requests of the workload wait there, or its syncs: how many, and for how long.
+//! Discards at a device while requests of the workload wait there, or its syncs: how many, and for how long. Who
+//! discards itself waits for that.
 //!
 //! A file system mounted with `discard` discards when it commits, so that syncs wait for it.
 
@@ -22,7 +23,7 @@ pub fn of(joined: &Joined) -> (u64, u64) {
         }
         discards += u64::from(discard);
         let from = if discard { issued } else { request.queued.or(request.inserted).unwrap_or(issued) };
-        let one = [i32::from(discard), i32::from(!discard)];
+        let one = [i32::from(discard), i32::from(!discard || own())];
         let list = changes.entry(request.extent.dev).or_default();
         list.extend([(from.0, one), (done.0.max(from.0), one.map(|n| -n))]);
     }

@@ -88,6 +88,9 @@ pub struct Turns {
     /// Calls whose first bio came while no other call on their file had bios, though some were in progress; and while
     /// one had.
     pub first_bios: [u64; 2],
+    /// How often a reader of a file wakes another one that sleeps outside of any call, and how many are woken so. Only
+    /// recordings have it.
+    pub handed: (u64, u32),
 }
 
 /// Read-ahead.
@@ -165,6 +168,8 @@ pub struct Sync {
     pub files: u64,
     /// Calls of fsync after writes in place, for which fdatasync would do.
     pub in_place: u64,
+    /// Calls of fdatasync of a file that has grown since the one before. Only recordings have it.
+    pub grown: u64,
     /// Syncs whose task wrote no data in them.
     pub empty: u64,
     pub commits: u64,

@@ -1,33 +1,82 @@
-//! Calls of fsync that only find data written in place: fdatasync would do, and leaves the journal alone.
+//! Calls of fsync that only find data written in place: fdatasync would do, and leaves the journal alone. Calls of
+//! fdatasync of a file that has grown meanwhile: its new length is in the journal.
 
 use std::collections::BTreeMap;
 
 use iowhy_stack::event::Op;
 use iowhy_trace::join::Joined;
 
-/// Such calls: those after writes into a part of the file that a call was made on before. Where a file ended is not
-/// known before that, and so the others may make it longer.
-pub fn of(joined: &Joined) -> u64 {
-    // By file: where the known part ends, and what was written since the last sync, in place or not.
-    let mut files: BTreeMap<u32, (u64, Option<bool>)> = BTreeMap::new();
-    let mut syncs = 0;
+/// How many of both. In place are writes into a part of the file that a call was made on before. Where a file ended is
+/// not known before that, and so the others may make it longer; those that go on where that part ends do.
+pub fn of(joined: &Joined) -> [u64; 2] {
+    // By file: where the known part ends, and what was written since the last sync, in place or not; whether at the end.
+    let mut files: BTreeMap<u32, (u64, Option<bool>, bool)> = BTreeMap::new();
+    let mut syncs = [0, 0];
     for call in &joined.calls {
         let Some(file) = call.file else { continue };
-        let (known, written) = files.entry(file).or_default();
+        let (known, written, grown) = files.entry(file).or_default();
         match (call.op, call.offset) {
             (Op::Read | Op::Write, Some(offset)) => {
                 let end = offset.saturating_add(call.len);
                 if call.op == Op::Write {
                     *written = Some(end <= *known && written.unwrap_or(true));
+                    *grown |= offset == *known;
                 }
                 *known = end.max(*known);
             }
             (Op::Write, None) => *written = Some(false),
             (Op::Fsync | Op::Fdatasync, _) => {
-                syncs += u64::from(written.take() == Some(true) && call.op == Op::Fsync);
+                let fdatasync = call.op == Op::Fdatasync;
+                syncs[0] += u64::from(written.take() == Some(true) && !fdatasync);
+                syncs[1] += u64::from(std::mem::take(grown) && fdatasync);
             }
             _ => {}
         }
     }
     syncs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of;
+    use iowhy_stack::event::Op;
+    use iowhy_stack::units::Nanos;
+    use iowhy_trace::join::{CallRecord, Joined};
+
+    #[test]
+    fn syncs_are_told_apart_by_what_was_written_before_them() {
+        let call = |op, offset, len| CallRecord {
+            call: 1,
+            pid: 1,
+            op,
+            fd: 3,
+            open: 1,
+            file: Some(1),
+            synchronous: false,
+            offset,
+            len,
+            start: Nanos(0),
+            end: None,
+            result: None,
+            windows: Vec::new(),
+            pages_added: 0,
+            bios: Vec::new(),
+            requests: Vec::new(),
+            waited_for: Vec::new(),
+            device: Nanos(0),
+            by_others: 0,
+            beside: None,
+            held_back: 0,
+        };
+        let (fsync, fdatasync) = (call(Op::Fsync, None, 0), call(Op::Fdatasync, None, 0));
+        let write = |offset| call(Op::Write, Some(offset), 10);
+        for (calls, counts) in [
+            (vec![write(0), fdatasync.clone(), write(10), fdatasync.clone()], [0, 2]),
+            (vec![write(0), fsync.clone(), write(0), fsync.clone(), write(10), fsync.clone()], [1, 0]),
+            (vec![write(0), fdatasync.clone(), write(0), fdatasync.clone(), write(50), fdatasync.clone()], [0, 1]),
+            (vec![fsync.clone(), fdatasync.clone(), call(Op::Write, None, 10), fsync.clone()], [0, 0]),
+        ] {
+            assert_eq!(of(&Joined { calls: calls.clone(), ..Joined::default() }), counts, "{calls:?}");
+        }
+    }
 }

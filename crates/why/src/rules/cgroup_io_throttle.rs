@@ -91,9 +91,10 @@ const LIMITS: [(&str, &str, bool, bool); 4] = [
 /// Rates that are at a limit: requests of a loop device are not those of the disk below.
 const AT_LIMIT: std::ops::Range<f64> = 0.7..1.15;
 
-/// A limit of the group on a disk that an amount in each direction and a time meet: the file, the limit, the rate, which
-/// direction. The amounts are bytes, and operations.
+/// A limit that is met: its file and its value, the rate, the direction.
 type Met = (&'static str, f64, f64, usize);
+
+/// The limit of the group on a disk that amounts (bytes, operations) of each direction meet in some time, ns.
 fn met(facts: &Facts<'_>, disk: &str, amounts: [[u64; 2]; 2], ns: [u64; 2]) -> Option<Met> {
     let settings = facts.settings;
     let number = settings.get(disk, NUMBER)?;
@@ -141,7 +142,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 /// Part of the time that tasks sleep without a request at the device.
 const ASLEEP: f64 = 0.5;
 
-/// Bios of operations that are no recorded calls (lookups, lists of a directory) come at the rate of a limit.
+/// Bios without a recorded call (of lookups, of lists of a directory) come at the rate of a limit.
 fn unseen(facts: &Facts<'_>) -> Option<Cost> {
     let disk = facts.settings.get("recording", "disk")?;
     let asleep = facts.in_layers(&[Layer::Lock, Layer::Journal]);

@@ -106,13 +106,16 @@ fn far(facts: &Facts<'_>) -> Option<Cost> {
     };
     let busy = facts.digest.commands.own_busy[0] as f64;
     let sum: f64 = times(facts, 0).map(Spread::sum).sum();
+    // Writes of its own at the device make a read wait there, too.
+    let all_at_once: f64 = facts.digest.commands.classes.values().map(Spread::sum).sum();
+    let crowded = all_at_once > LONE * (facts.digest.commands.busy as f64).max(busy);
     // One that finds the device at rest may wake it up, unless one behind another takes as long.
     let [rested, all] = reads_of(facts, |class| class.load == Load::Rested);
     if rested > MOSTLY * all && facts.paced.is_none_or(|it| it.at_once[0] < limit) {
         return None;
     }
     let long: f64 = times(facts, 0).filter(|all| all.median() >= limit).map(Spread::sum).sum();
-    if nr < ENOUGH || sectors > SMALL || sum > LONE * busy || !keeps_busy(facts) || long < MOSTLY * sum {
+    if nr < ENOUGH || sectors > SMALL || sum > LONE * busy || crowded || !keeps_busy(facts) || long < MOSTLY * sum {
         return None;
     }
     let (waits, each) = (facts.of_kinds(kinds(0), &WAITS), sum / nr);
@@ -205,6 +208,17 @@ mod tests {
             1.99e6,
         );
         hold_cost(&RULE, remote, (75.0, 0.8), &[after_pauses]);
+        let crowded: AloneEdge = (
+            "LONE, with writes",
+            |a, x| {
+                let writes = Class { write: true, ..Class::default() };
+                a.digest.commands.classes = [(Class::default(), spread(100, 5e6)), (writes, spread(1, x))].into();
+                a.digest.commands.busy = 500_000_000;
+            },
+            9e7,
+            1.1e8,
+        );
+        hold_cost(&RULE, remote, (75.0, 0.8), &[crowded]);
         let found = remote().ask(&RULE).expect("a cost");
         assert!((found.saves_pct - 75.0).abs() < 0.1, "{}: a tenth of 5 ms", "USUAL");
         let [least, most] = found.bounds_pct;

@@ -1,9 +1,11 @@
 //! Dirty pages are written while the program still works, and its reads wait behind them.
 
-use super::cost::{Cost, Facts, MARKED};
+use super::cost::{Cost, Facts, MARKED, SEEN};
 use super::instead::Saved;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
+use crate::digest::{KIND_OTHER, KIND_SYNC, Layer, WAITS};
+use iowhy_stack::units::PAGE_SECTORS;
 
 pub(super) const RULE: Rule = Rule {
     name: "early-writeback",
@@ -82,8 +84,45 @@ const YOUNG_CS: f64 = 100.0;
 /// Part of the cost that is the least: what is dirty has to be written some time.
 const LEAST: f64 = 0.3;
 
-/// A limit for the background that somebody has set, and reads behind what it makes be written.
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    limited(facts).or_else(|| truncated(facts))
+}
+
+/// Writes of files that are truncated meanwhile, at least; part of the written pages that are dropped, and of the time
+/// that it takes; commits for each.
+const TRUNCATED: f64 = 16.0;
+const MOSTLY: f64 = 0.5;
+const COMMITS: f64 = 0.2;
+
+/// Files that are truncated, replaced or removed while their pages are written back, which nobody has asked for.
+fn truncated(facts: &Facts<'_>) -> Option<Cost> {
+    let d = facts.digest;
+    let [reads, writes] = d.commands.issued.map(|nr| nr as f64);
+    let pages = d.commands.sectors[1] as f64 / PAGE_SECTORS as f64;
+    let waits = facts.of_kinds(&[KIND_OTHER], &[&WAITS[..], &[Layer::Journal, Layer::Ready]].concat());
+    let alone = d.workload.calls[KIND_SYNC] == 0 && d.sync.commits as f64 <= COMMITS * writes && reads <= writes;
+    if writes < TRUNCATED || !alone || (d.cache.dropped as f64) < MOSTLY * pages || waits < MOSTLY * facts.whole_ns {
+        return None;
+    }
+    let saved = Saved::of(waits, LEAST * waits, waits);
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!(
+            "{writes:.0} requests write files back that are truncated or replaced at once, which has to wait for them"
+        ),
+        setting: "fewer truncations of the same file (or noauto_da_alloc, if a crash may leave it empty)".to_owned(),
+        evidence: vec![
+            ("requests that write", writes, Unit::Count),
+            ("pages that are dropped", d.cache.dropped as f64, Unit::Pages),
+            ("time that calls other than reads and writes wait", waits, Unit::Ns),
+        ],
+    })
+}
+
+/// A limit for the background that somebody has set, and reads behind what it makes be written.
+fn limited(facts: &Facts<'_>) -> Option<Cost> {
     let number = |key: &str| facts.settings.get("sysctl", key).and_then(|value| value.parse::<f64>().ok());
     let bytes = number("vm.dirty_background_bytes").filter(|bytes| *bytes > 0.0);
     let ratio = || number("vm.dirty_background_ratio").filter(|ratio| *ratio < USUAL_RATIO);
@@ -122,6 +161,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 mod tests {
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
+    use crate::digest::{KIND_OTHER, KIND_SYNC, Layer};
 
     /// Twenty writes beside ten reads; twice as many requests write back, and reads wait behind them for half of the
     /// difference.
@@ -183,5 +223,24 @@ mod tests {
         hold_cost(&RULE, young, (50.0, 0.85), &[("YOUNG_CS", expires, 100.0, 101.0)]);
         let found = young().ask(&RULE).expect("a cost");
         assert!(found.cost.setting.ends_with("=3000"), "{}: {found:?}", "USUAL_CS");
+        // Twenty pages are written, and dropped.
+        let truncated = || {
+            Alone::of(|a| {
+                a.requests(1, 20, 8, 6e5);
+                (a.digest.commands.sectors[1], a.digest.cache.dropped) = (160, 20);
+                a.digest.commands.issued[0] = 0;
+                a.digest.time.ns[1][Layer::Device as usize] = 0.0;
+                a.digest.time.ns[KIND_OTHER][Layer::Device as usize] = 6e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("TRUNCATED", |a, x| a.digest.commands.issued[1] = x as u64, 16.0, 15.0),
+            ("MOSTLY, pages", |a, x| a.digest.cache.dropped = x as u64, 10.0, 9.0),
+            ("MOSTLY", |a, x| a.digest.time.ns[KIND_OTHER][Layer::Device as usize] = x, 5e5, 4.9e5),
+            ("COMMITS", |a, x| a.digest.sync.commits = x as u64, 4.0, 5.0),
+            ("reads", |a, x| a.digest.commands.issued[0] = x as u64, 20.0, 21.0),
+            ("syncs", |a, x| a.digest.workload.calls[KIND_SYNC] = x as u64, 0.0, 1.0),
+        ];
+        hold_cost(&RULE, truncated, (60.0, 0.8), edges);
     }
 }

@@ -90,26 +90,35 @@ const A_COMMIT: f64 = 0.6;
 /// Parts of the cost: commits overlap with the data, and flushes of one file's data may take as long.
 const PARTS: Bounds = [0.6, 1.1];
 
-/// Syncs of data that was written in place: a commit writes down when.
+/// Syncs of a file that grows with each, at least: of fewer a program has made its file.
+const GROWN: u64 = 32;
+
+/// Syncs of data that was written in place: a commit writes down when; or of a file that grows: how long it is.
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let (sync, syncs) = (&facts.digest.sync, facts.digest.workload.calls[KIND_SYNC]);
     let commits = reads::share(sync.commits, syncs);
-    if sync.in_place < NEEDLESS || (sync.in_place as f64) < MOSTLY * syncs as f64 || commits < A_COMMIT {
+    let grows = sync.grown >= GROWN && (sync.grown as f64) >= MOSTLY * syncs as f64;
+    let in_place = sync.in_place >= NEEDLESS && (sync.in_place as f64) >= MOSTLY * syncs as f64;
+    if !(grows || in_place) || commits < A_COMMIT {
         return None;
     }
+    let needless = if grows { sync.grown } else { sync.in_place };
     // A sync without it flushes, too, but has less to flush.
     let each = (sync.commit.mean() - f64::midpoint(0.0, sync.flush.median())).max(0.0);
     let time = facts.of_kinds(&[KIND_SYNC], IN_CALLS);
     Some(Cost {
-        ns: (each * sync.in_place.min(sync.commits) as f64).min(time),
+        ns: (each * needless.min(sync.commits) as f64).min(time),
         bounds: PARTS,
         confidence: SEEN,
         claim: format!(
-            "{} of {syncs} syncs are fsync after writes in place: a commit of the journal each, {:.1} ms",
-            sync.in_place,
+            "{needless} of {syncs} syncs are {}: a commit of the journal each, {:.1} ms",
+            if grows { "fdatasync of a file that grows with each" } else { "fsync after writes in place" },
             sync.commit.mean() / 1e6
         ),
-        setting: "fdatasync in place of fsync".to_owned(),
+        setting: match grows {
+            true => "a file that is written to its length before, and used again (as logs of databases are)".to_owned(),
+            false => "fdatasync in place of fsync".to_owned(),
+        },
         evidence: vec![
             ("commits for each sync", commits, Unit::Ratio),
             ("time of a commit", sync.commit.mean(), Unit::Ns),
@@ -196,6 +205,22 @@ mod tests {
         ];
         hold_cost(&RULE, needless, (50.0, 0.8), edges);
         hold_cost(&RULE, few, (59.0, 0.8), &[("NEEDLESS", |a, x| syncs(a, x as u64), 10.0, 9.0)]);
+        // The same of a file that grows.
+        fn grown(a: &mut Alone, nr: f64) {
+            (a.digest.sync.in_place, a.digest.sync.grown) = (0, nr as u64);
+        }
+        let grows = || {
+            Alone::of(|a| {
+                *a = needless();
+                grown(a, 100.0);
+            })
+        };
+        fn few_grown(a: &mut Alone, nr: f64) {
+            grown(a, nr);
+            a.digest.workload.calls[KIND_SYNC] = nr as u64;
+        }
+        let edges: &[AloneEdge] = &[("MOSTLY, grown", grown, 60.0, 59.0), ("GROWN", few_grown, 32.0, 31.0)];
+        hold_cost(&RULE, grows, (50.0, 0.8), edges);
     }
 
     #[test]

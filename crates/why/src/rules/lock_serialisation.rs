@@ -10,7 +10,8 @@
 
 use std::ops::Range;
 
-use super::cost::{Bounds, Cost, Facts};
+use super::cost::{Bounds, Cost, Facts, SEEN, TRIPS};
+use super::instead::Saved;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
@@ -149,7 +150,42 @@ fn shared(facts: &Facts<'_>) -> Option<Cost> {
 }
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    shared(facts).or_else(|| exclusive(facts))
+    shared(facts).or_else(|| exclusive(facts)).or_else(|| of_the_program(facts))
+}
+
+/// Wakes of a reader by another one, for each read, from which on they take turns.
+const HANDED: f64 = 0.3;
+/// Readers that a device serves at once, at most: more give nothing on many.
+const AT_ONCE: f64 = 8.0;
+
+/// Tasks that read a file in turn: a lock of the program keeps their calls apart.
+fn of_the_program(facts: &Facts<'_>) -> Option<Cost> {
+    let d = facts.digest;
+    let (wakes, woken) = d.turns.handed;
+    let reads = d.workload.calls[0];
+    let apart = d.workload.concurrency <= u32::midpoint(woken, 1);
+    if woken <= 1 || (wakes as f64) < HANDED * reads as f64 || !apart {
+        return None;
+    }
+    let waits = facts.of_kinds(&[0], &TRIPS);
+    let readers = f64::from(woken).min(AT_ONCE);
+    // An arm serves one at a time, and gains by choosing.
+    let gains = if facts.of_disk("rotational") == Some("1") { readers.sqrt() } else { readers };
+    let saved = Saved::of(waits * (1.0 - 1.0 / gains), 0.0, waits);
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!(
+            "{woken} threads read a file in turn: a lock of the program keeps their calls apart, and wakes {wakes} times"
+        ),
+        setting: "reads with an offset (pread), without a lock around them".to_owned(),
+        evidence: vec![
+            ("wakes of a reader by another", wakes as f64, Unit::Count),
+            ("reads", reads as f64, Unit::Count),
+            ("time that reads wait for I/O", waits, Unit::Ns),
+        ],
+    })
 }
 
 /// One call at a time.
@@ -314,5 +350,24 @@ mod tests {
             ("commits", |a, x| a.digest.sync.commits = x as u64, 0.0, 1.0),
         ];
         hold_cost(&RULE, shared, (60.0, 0.85), edges);
+        let handed = || {
+            Alone::of(|a| {
+                a.requests(0, 10, 8, 8e5);
+                (a.digest.turns.handed, a.digest.workload.concurrency) = ((10, 4), 1);
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("HANDED", |a, x| a.digest.turns.handed.0 = x as u64, 3.0, 2.0),
+            ("woken", |a, x| a.digest.turns.handed.1 = x as u32, 2.0, 1.0),
+            ("concurrency", |a, x| a.digest.workload.concurrency = x as u32, 2.0, 3.0),
+        ];
+        hold_cost(&RULE, handed, (60.0, 0.8), edges);
+        let many = || {
+            Alone::of(|a| {
+                *a = handed();
+                a.digest.turns.handed = (10, 100);
+            })
+        };
+        hold_cost(&RULE, many, (70.0, 0.8), &[("AT_ONCE", |a, x| a.digest.turns.handed.1 = x as u32, 8.0, 1.0)]);
     }
 }

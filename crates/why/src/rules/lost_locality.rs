@@ -133,7 +133,7 @@ const ENOUGH: f64 = 16.0;
 const STREAMS: f64 = 0.8;
 /// Part of the requests that the arm has to move for.
 const MOVES: f64 = 0.3;
-/// Times that the arm needs for a read beside one in order, from which on it is the arm.
+/// Factor over the time of a read in order, from which on it is the arm that takes it.
 const SLOWER: f64 = 1.5;
 /// Bytes a second of a disk in order, where that was not measured.
 const USUAL: f64 = 150e6;

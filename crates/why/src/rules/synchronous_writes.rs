@@ -128,8 +128,8 @@ fn of_some_files(facts: &Facts<'_>) -> Option<Cost> {
         bounds: saved.bounds,
         confidence: ALONE.0,
         claim: format!(
-            "{writes} writes are on files that are opened with O_DSYNC or O_SYNC: each waits until it is on the medium, \
-             {:.2} ms",
+            "{writes} writes are on files that are opened with O_DSYNC or O_SYNC: each waits {:.2} ms until it is on \
+             the medium",
             took / writes as f64 / 1e6
         ),
         setting: "no O_SYNC or O_DSYNC".to_owned(),
