@@ -1,5 +1,5 @@
-//! Discards at a device while requests of the workload wait there, or its syncs: how many, and for how long. Who
-//! discards itself waits for that.
+//! Discards at a device while requests of the workload wait there, or its syncs: how many, and for how long. Its own
+//! discards are waited for, too.
 //!
 //! A file system mounted with `discard` discards when it commits, so that syncs wait for it.
 

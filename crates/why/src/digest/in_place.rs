@@ -9,7 +9,7 @@ use iowhy_trace::join::Joined;
 /// How many of both. In place are writes into a part of the file that a call was made on before. Where a file ended is
 /// not known before that, and so the others may make it longer; those that go on where that part ends do.
 pub fn of(joined: &Joined) -> [u64; 2] {
-    // By file: where the known part ends, and what was written since the last sync, in place or not; whether at the end.
+    // By file: where the known part ends; since the last sync, whether all was written in place, and any at the end.
     let mut files: BTreeMap<u32, (u64, Option<bool>, bool)> = BTreeMap::new();
     let mut syncs = [0, 0];
     for call in &joined.calls {

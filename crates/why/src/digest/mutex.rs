@@ -1,7 +1,7 @@
 //! Tasks that read one file in turn because the program has a lock of its own around its calls.
 //!
 //! The kernel's events do not show such a lock. Its mark: a task that sleeps outside of any call is woken by another
-//! one that reads the same file. Who waits for a descriptor is woken so as well and does not count.
+//! one that reads the same file. Tasks that wait for a descriptor are woken so as well and do not count.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -177,7 +177,7 @@ fn of_the_program(facts: &Facts<'_>) -> Option<Cost> {
         bounds: saved.bounds,
         confidence: SEEN,
         claim: format!(
-            "{woken} threads read a file in turn: a lock of the program keeps their calls apart, and wakes {wakes} times"
+            "{woken} threads read a file in turn: a lock of the program keeps their calls apart ({wakes} hand-overs)"
         ),
         setting: "reads with an offset (pread), without a lock around them".to_owned(),
         evidence: vec![

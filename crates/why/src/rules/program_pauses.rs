@@ -88,6 +88,9 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 const PACED: f64 = 0.3;
 /// Part of the time that it sleeps, and sleeps, from which on it is held back whatever the calls between them.
 const ASLEEP: (f64, u64) = (0.3, 5);
+/// Part of these sleeps with nothing else going on: who asks again and again for the end of another task sleeps while
+/// that one works.
+const IDLE: f64 = 0.7;
 /// Confidence of the cost, and its bounds.
 const ALONE: (f64, Bounds) = (0.85, [0.9, 1.0]);
 
@@ -102,7 +105,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     }
     let (times, asleep) = facts.sleeps;
     let pauses = facts.in_layers(&[Layer::Pause]).min(asleep);
-    let held = pauses >= ASLEEP.0 * facts.whole_ns && times >= ASLEEP.1;
+    let held = pauses >= ASLEEP.0 * facts.whole_ns && times >= ASLEEP.1 && pauses >= IDLE * asleep;
     if (times as f64) < PACED * facts.operations() && !held {
         return None;
     }
@@ -263,6 +266,7 @@ mod tests {
             ("PACED", |a, x| a.sleeps.0 = x as u64, 3.0, 2.0),
             ("ASLEEP, the time", |a, x| of(a, 10.0, x), 3e5, 2.99e5),
             ("ASLEEP, how often", |a, x| of(a, x, 5e5), 5.0, 4.0),
+            ("IDLE", |a, x| of(a, 10.0, x), 8.5e5, 8.6e5),
         ];
         hold_cost(&RULE, sleeps, (50.0, 0.85), edges);
         for by in 0..2 {
