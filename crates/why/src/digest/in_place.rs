@@ -37,21 +37,21 @@ pub fn of(joined: &Joined) -> [u64; 2] {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::of;
     use iowhy_stack::event::Op;
     use iowhy_stack::units::Nanos;
     use iowhy_trace::join::{CallRecord, Joined};
 
-    #[test]
-    fn syncs_are_told_apart_by_what_was_written_before_them() {
-        let call = |op, offset, len| CallRecord {
+    /// A call of a file.
+    pub(in crate::digest) fn call(file: u32, op: Op, offset: Option<u64>, len: u64) -> CallRecord {
+        CallRecord {
             call: 1,
             pid: 1,
             op,
             fd: 3,
             open: 1,
-            file: Some(1),
+            file: Some(file),
             synchronous: false,
             offset,
             len,
@@ -67,14 +67,18 @@ mod tests {
             by_others: 0,
             beside: None,
             held_back: 0,
-        };
-        let (fsync, fdatasync) = (call(Op::Fsync, None, 0), call(Op::Fdatasync, None, 0));
-        let write = |offset| call(Op::Write, Some(offset), 10);
+        }
+    }
+
+    #[test]
+    fn syncs_are_told_apart_by_what_was_written_before_them() {
+        let (fsync, fdatasync) = (call(1, Op::Fsync, None, 0), call(1, Op::Fdatasync, None, 0));
+        let write = |offset| call(1, Op::Write, Some(offset), 10);
         for (calls, counts) in [
             (vec![write(0), fdatasync.clone(), write(10), fdatasync.clone()], [0, 2]),
             (vec![write(0), fsync.clone(), write(0), fsync.clone(), write(10), fsync.clone()], [1, 0]),
             (vec![write(0), fdatasync.clone(), write(0), fdatasync.clone(), write(50), fdatasync.clone()], [0, 1]),
-            (vec![fsync.clone(), fdatasync.clone(), call(Op::Write, None, 10), fsync.clone()], [0, 0]),
+            (vec![fsync.clone(), fdatasync.clone(), call(1, Op::Write, None, 10), fsync.clone()], [0, 0]),
         ] {
             assert_eq!(of(&Joined { calls: calls.clone(), ..Joined::default() }), counts, "{calls:?}");
         }

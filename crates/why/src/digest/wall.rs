@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use iowhy_stack::event::Op;
-use iowhy_stack::trace::{Record, Rwbs, Seen, Trace};
+use iowhy_stack::trace::{Rwbs, Seen, Trace};
 use iowhy_stack::units::Nanos;
 
 use super::{KIND_OTHER, KINDS, LAYERS, Layer, kind_of};
@@ -122,12 +122,13 @@ fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nan
     }
     let mut open: HashMap<u32, (Nanos, Doing)> = HashMap::new();
     let others = || trace.records.iter().filter(|record| own(record.pid));
-    let exit = |record: &Record| match &record.seen {
-        Seen::Other { name, .. } => name.strip_prefix("syscalls:sys_exit_").map(str::to_owned),
-        _ => None,
-    };
     // Calls whose ends are not recorded (close, dup) take no time that could be told from what comes after them.
-    let ends: BTreeSet<String> = others().filter_map(exit).collect();
+    let mut ends: BTreeSet<&str> = BTreeSet::new();
+    for record in others() {
+        if let Seen::Other { name, .. } = &record.seen {
+            ends.extend(name.strip_prefix("syscalls:sys_exit_"));
+        }
+    }
     for record in others() {
         let Seen::Other { name, fields } = &record.seen else { continue };
         if let Some(call) = name.strip_prefix("syscalls:sys_enter_") {
