@@ -19,8 +19,8 @@ pub struct Workload {
     pub direct: [u64; 2],
     /// Writes that had bios of their own within the call.
     pub written_through: u64,
-    /// Files of the device with most of them, and the way from one to the next in ways over all of them. Only recordings
-    /// have it.
+    /// Files of the device with most of them, and the way from one to the next in ways over all of them. Only
+    /// recordings have it.
     pub scattered: (u64, f64),
     /// Writes on files that were opened with O_DSYNC, and their time, ns. Only recordings have it.
     pub synchronous: (u64, f64),
