@@ -15,6 +15,9 @@ use iowhy_trace as trace;
 use crate::output::{self, Exit};
 use crate::trace::{Targets, duration};
 
+/// Arguments about a live target, of which a recording has none.
+const LIVE: [&str; 9] = ["length", "pid", "comm", "cgroup", "unit", "device", "file", "command", "try_it"];
+
 #[derive(clap::Args)]
 #[command(about = "Explain one side alone: where its time goes, why, and what would help")]
 #[command(after_help = "\
@@ -34,12 +37,10 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     targets: Targets,
     /// Recording, a file or a run in the store, instead of a target
-    #[arg(conflicts_with_all =
-        ["from", "length", "pid", "comm", "cgroup", "unit", "device", "file", "command", "try_it"])]
+    #[arg(conflicts_with_all = LIVE, conflicts_with = "from")]
     recording: Option<PathBuf>,
     /// The same as an option
-    #[arg(long, value_name = "RECORDING", conflicts_with_all =
-        ["length", "pid", "comm", "cgroup", "unit", "device", "file", "command", "try_it"])]
+    #[arg(long, value_name = "RECORDING", conflicts_with_all = LIVE)]
     from: Option<PathBuf>,
     /// Try the best safe settings on the target, and restore them
     #[arg(long = "try")]

@@ -343,27 +343,13 @@ impl Joiner<'_> {
         self.opens.push(open);
         let known = *self.descriptors.open(open);
         self.out.calls.push(CallRecord {
-            call: number as u32 + 1,
-            pid: record.pid,
-            op,
             fd,
             open: small(open as u64),
             file: known.file,
             synchronous: known.synchronous,
             offset: offset.or(known.pos.filter(|_| matches!(op, Op::Read | Op::Write))),
             len,
-            start: record.at,
-            end: None,
-            result: None,
-            windows: Vec::new(),
-            pages_added: 0,
-            bios: Vec::new(),
-            requests: Vec::new(),
-            waited_for: Vec::new(),
-            device: Nanos::ZERO,
-            by_others: 0,
-            beside: None,
-            held_back: 0,
+            ..CallRecord::begun(number as u32 + 1, record.pid, op, record.at)
         });
         let task = self.tasks.entry(record.pid).or_default();
         self.out.leftovers.open_calls += u64::from(task.call.is_some());

@@ -20,7 +20,7 @@ use iowhy_stack::units::Nanos;
 use iowhy_stats::change_points::{self, Settings as Splits};
 use iowhy_stats::figure::share;
 use iowhy_stats::modes::{self, Mode};
-use iowhy_trace::fields::field;
+use iowhy_trace::fields::{WAITS_FOR_DESCRIPTORS, field};
 use iowhy_trace::join::beside::is_other;
 use iowhy_trace::join::{CallRecord, Joined, Who};
 use iowhy_trace::settings::Settings;
@@ -42,8 +42,6 @@ const STRETCHES: usize = 40;
 const STRETCH: usize = 5;
 /// Growth from which on a change is an onset.
 const ONSET: f64 = 1.5;
-/// System calls that wait for descriptors, or for a time.
-const WAITS: [&str; 6] = ["select", "pselect6", "poll", "ppoll", "epoll_wait", "epoll_pwait"];
 
 /// A layer's part of a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -317,7 +315,7 @@ fn sleeps(trace: &Trace, joined: &Joined) -> (u64, f64) {
         let Some((way, call)) = name.strip_prefix("syscalls:sys_").and_then(|name| name.split_once('_')) else {
             continue;
         };
-        let waits = WAITS.contains(&call);
+        let waits = WAITS_FOR_DESCRIPTORS.contains(&call);
         if !waits && !call.ends_with("nanosleep") {
             continue;
         }

@@ -249,6 +249,17 @@ impl Descriptors {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_copy_of_a_synchronous_file_is_synchronous() {
+        for (flags, synchronous) in [(0o1, false), (0o10001, true), (0o4_010_001, true), (0o4_000_001, false)] {
+            let text =
+                format!("5 enter_openat flags={flags}; 5 exit_openat ret=3; 5 enter_dup fildes=3; 5 exit_dup ret=4");
+            let mut descriptors = play(&text);
+            let open = descriptors.of(5, 4);
+            assert_eq!(descriptors.open(open).synchronous, synchronous, "{flags:o}");
+        }
+    }
+
     /// `task name fields; ..`, with the events' groups left out.
     fn play(text: &str) -> Descriptors {
         let mut descriptors = Descriptors::default();

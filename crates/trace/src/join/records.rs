@@ -139,6 +139,33 @@ pub struct CallRecord {
 pub(super) const ALL: u64 = 16 << 20;
 
 impl CallRecord {
+    /// A call of which nothing else is known yet.
+    pub fn begun(call: u32, pid: u32, op: Op, start: Nanos) -> CallRecord {
+        CallRecord {
+            call,
+            pid,
+            op,
+            fd: -1,
+            open: 0,
+            file: None,
+            synchronous: false,
+            offset: None,
+            len: 0,
+            start,
+            end: None,
+            result: None,
+            windows: Vec::new(),
+            pages_added: 0,
+            bios: Vec::new(),
+            requests: Vec::new(),
+            waited_for: Vec::new(),
+            device: Nanos::ZERO,
+            by_others: 0,
+            beside: None,
+            held_back: 0,
+        }
+    }
+
     /// Bytes done, of one that failed none; those asked for if its end is not in the trace.
     pub fn moved(&self) -> u64 {
         self.result.map_or(self.len, |result| u64::try_from(result).unwrap_or(0))

@@ -206,6 +206,11 @@ pub struct Commands {
 }
 
 impl Commands {
+    /// Mean number at the device while it is busy.
+    pub fn at_once(&self) -> f64 {
+        self.classes.values().map(Spread::sum).sum::<f64>() / self.busy.max(1) as f64
+    }
+
     /// The number at the device that is not exceeded while others wait, for all but a hundredth of that time; 0 if
     /// nothing ever waits.
     pub fn depth_limit(&self) -> u32 {

@@ -17,13 +17,13 @@ pub fn of(joined: &Joined) -> (u64, u64) {
     for request in &joined.requests {
         let (Some(issued), Some(done)) = (request.issued, request.completed) else { continue };
         let discard = request.extent.rwbs.has(Rwbs::DISCARD);
-        let own = || joined.tree.as_ref().is_none_or(|tree| request.pids.iter().any(|pid| tree.contains(pid)));
-        if !discard && !own() {
+        let own = joined.tree.as_ref().is_none_or(|tree| request.pids.iter().any(|pid| tree.contains(pid)));
+        if !discard && !own {
             continue;
         }
         discards += u64::from(discard);
         let from = if discard { issued } else { request.queued.or(request.inserted).unwrap_or(issued) };
-        let one = [i32::from(discard), i32::from(!discard || own())];
+        let one = [i32::from(discard), i32::from(own)];
         let list = changes.entry(request.extent.dev).or_default();
         list.extend([(from.0, one), (done.0.max(from.0), one.map(|n| -n))]);
     }

@@ -45,29 +45,7 @@ pub(super) mod tests {
 
     /// A call of a file.
     pub(in crate::digest) fn call(file: u32, op: Op, offset: Option<u64>, len: u64) -> CallRecord {
-        CallRecord {
-            call: 1,
-            pid: 1,
-            op,
-            fd: 3,
-            open: 1,
-            file: Some(file),
-            synchronous: false,
-            offset,
-            len,
-            start: Nanos(0),
-            end: None,
-            result: None,
-            windows: Vec::new(),
-            pages_added: 0,
-            bios: Vec::new(),
-            requests: Vec::new(),
-            waited_for: Vec::new(),
-            device: Nanos(0),
-            by_others: 0,
-            beside: None,
-            held_back: 0,
-        }
+        CallRecord { file: Some(file), offset, len, ..CallRecord::begun(1, 1, op, Nanos(0)) }
     }
 
     #[test]

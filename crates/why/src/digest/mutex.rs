@@ -3,10 +3,11 @@
 //! The kernel's events do not show such a lock. Its mark: a task that sleeps outside of any call is woken by another
 //! one that reads the same file. Tasks that wait for a descriptor are woken so as well and do not count.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Seen, Trace};
+use iowhy_trace::fields::WAITS_FOR_DESCRIPTORS;
 use iowhy_trace::join::Joined;
 
 /// Reads of a file by a task from which on it is one of its readers.
@@ -32,26 +33,23 @@ pub fn of(trace: &Trace, joined: &Joined) -> (u64, u32) {
         return (0, 0);
     }
     // By reader: a call is in progress, or it waits for a descriptor; it sleeps.
-    let mut busy: HashMap<u32, bool> = HashMap::new();
-    let mut asleep: HashMap<u32, bool> = HashMap::new();
+    let (mut busy, mut asleep) = (HashSet::new(), HashSet::new());
+    let set = |of: &mut HashSet<u32>, pid: u32, is: bool| if is { of.insert(pid) } else { of.remove(&pid) };
     let (mut wakes, mut woken) = (0, BTreeSet::new());
     for record in &trace.records {
+        let pid = record.pid;
         match &record.seen {
-            Seen::CallStart { .. } => drop(busy.insert(record.pid, true)),
-            Seen::CallEnd { .. } => drop(busy.insert(record.pid, false)),
+            Seen::CallStart { .. } => drop(set(&mut busy, pid, true)),
+            Seen::CallEnd { .. } => drop(set(&mut busy, pid, false)),
             Seen::Other { name, .. } => {
                 if let Some(call) = name.strip_prefix("syscalls:sys_enter_") {
-                    busy.insert(record.pid, call.contains("poll") || call.contains("select"));
+                    set(&mut busy, pid, WAITS_FOR_DESCRIPTORS.contains(&call));
                 }
             }
-            Seen::Switch { state, .. } => {
-                asleep.insert(record.pid, state & 0xff == 1 && busy.get(&record.pid) != Some(&true));
-            }
-            Seen::Wake { pid }
-                if *pid != record.pid && shared(*pid, record.pid) && asleep.remove(pid) == Some(true) =>
-            {
+            Seen::Switch { state, .. } => drop(set(&mut asleep, pid, state & 0xff == 1 && !busy.contains(&pid))),
+            Seen::Wake { pid: other } if *other != pid && shared(*other, pid) && asleep.remove(other) => {
                 wakes += 1;
-                woken.insert(*pid);
+                woken.insert(*other);
             }
             _ => {}
         }

@@ -19,7 +19,7 @@ use iowhy_stack::trace::{Rwbs, Seen, Trace};
 use iowhy_stack::units::Nanos;
 
 use super::{KIND_OTHER, KINDS, LAYERS, Layer, kind_of};
-use iowhy_trace::fields::field;
+use iowhy_trace::fields::{WAITS_FOR_DESCRIPTORS, field};
 use iowhy_trace::join::beside::{is_other, worker_of};
 use iowhy_trace::join::{Joined, NoFile, Way};
 use iowhy_trace::settings::Settings;
@@ -139,8 +139,7 @@ fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nan
                 "flock" => Doing::Lock,
                 "fcntl" if field(fields, "cmd").is_some_and(|cmd| WAITS_FOR_LOCK.contains(&cmd)) => Doing::Lock,
                 // Waiting for whatever comes is not the doing of storage.
-                "select" | "pselect6" | "poll" | "ppoll" | "epoll_wait" | "epoll_pwait" => continue,
-                _ if !ends.contains(call) => continue,
+                _ if WAITS_FOR_DESCRIPTORS.contains(&call) || !ends.contains(call) => continue,
                 _ => Doing::Other,
             };
             open.insert(record.pid, (record.at, doing));

@@ -94,9 +94,9 @@ const AT_LIMIT: std::ops::Range<f64> = 0.7..1.15;
 /// A limit that is met: its file and its value, the rate, the direction.
 type Met = (&'static str, f64, f64, usize);
 
-/// The limit of the group on a disk that amounts (bytes, operations) of each direction meet in some time, ns.
-fn met(facts: &Facts<'_>, disk: &str, amounts: [[u64; 2]; 2], ns: [u64; 2]) -> Option<Met> {
-    let settings = facts.settings;
+/// The limit of the group on a disk that bytes or operations of each direction meet in some time, ns.
+fn met(facts: &Facts<'_>, disk: &str, operations_of: [u64; 2], ns: [u64; 2]) -> Option<Met> {
+    let (settings, sectors) = (facts.settings, facts.digest.commands.own_sectors);
     let number = settings.get(disk, NUMBER)?;
     let met = |(file, word, write, operations): (&'static str, &str, bool, bool)| {
         let of_disk = |text: &str| {
@@ -108,7 +108,8 @@ fn met(facts: &Facts<'_>, disk: &str, amounts: [[u64; 2]; 2], ns: [u64; 2]) -> O
         };
         let limit = of_disk(settings.get("cgroup", file).or_else(|| settings.get("cgroup", "io.max"))?)?;
         let way = usize::from(write);
-        let rate = amounts[usize::from(operations)][way] as f64 * 1e9 / ns[way].max(1) as f64;
+        let amount = if operations { operations_of[way] } else { sectors[way] * SECTOR_BYTES };
+        let rate = amount as f64 * 1e9 / ns[way].max(1) as f64;
         AT_LIMIT.contains(&(rate / limit)).then_some((file, limit, rate, way))
     };
     LIMITS.into_iter().find_map(met)
@@ -118,8 +119,7 @@ fn met(facts: &Facts<'_>, disk: &str, amounts: [[u64; 2]; 2], ns: [u64; 2]) -> O
 fn below(facts: &Facts<'_>) -> Option<Cost> {
     let lower = facts.of_disk("loop.disk")?;
     let commands = &facts.digest.commands;
-    let amounts = [commands.own_sectors.map(|sectors| sectors * SECTOR_BYTES), commands.issued];
-    let (file, limit, rate, way) = met(facts, lower, amounts, commands.own_busy)?;
+    let (file, limit, rate, way) = met(facts, lower, commands.issued, commands.own_busy)?;
     let waits = facts.in_layers(&[Layer::Device, Layer::Elevator, Layer::Journal]);
     let (confidence, _, bounds) = ALONE;
     Some(Cost {
@@ -149,9 +149,7 @@ fn unseen(facts: &Facts<'_>) -> Option<Cost> {
     if asleep < ASLEEP * facts.whole_ns {
         return None;
     }
-    let d = facts.digest;
-    let amounts = [d.commands.own_sectors.map(|sectors| sectors * SECTOR_BYTES), d.bios.count];
-    let (file, limit, rate, _) = met(facts, disk, amounts, [facts.whole_ns as u64; 2])?;
+    let (file, limit, rate, _) = met(facts, disk, facts.digest.bios.count, [facts.whole_ns as u64; 2])?;
     let (confidence, _, bounds) = ALONE;
     Some(Cost {
         ns: asleep,

@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["device-latency"],
     switches: &[Switch::OtherDevice],
     find,
-    cost: Some(|facts| paced::cap(facts, false).or_else(|| slow_medium(facts)).or_else(|| slow_to_write(facts))),
+    cost: Some(|facts| paced::cap(facts, false).or_else(|| [0, 1].into_iter().find_map(|way| slow_medium(facts, way)))),
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
@@ -49,65 +49,44 @@ const SLOWEST: f64 = 20e6;
 const USUAL: f64 = 100e6;
 const SOUND: Range<f64> = 40e6..250e6;
 
-/// Large reads that go on where others ended, at a rate that no sound disk has.
-fn slow_medium(facts: &Facts<'_>) -> Option<Cost> {
-    let (sectors, nr) = own(facts, 0);
-    let busy = facts.digest.commands.own_busy[0] as f64;
-    let bytes = nr * sectors * SECTOR_BYTES as f64;
-    let way = if facts.of_disk("rotational")? == "1" { TURN } else { WAY };
-    let [next, all] = reads_of(facts, |class| class.place == Place::Next);
-    let slow = bytes * 1e9 <= SLOWEST * (busy - way * nr);
-    if nr < ENOUGH || sectors < LARGE || !keeps_busy(facts) || !slow || next < MOSTLY * all {
-        return None;
-    }
-    let rate = bytes * 1e9 / busy;
-    let waits = facts.of_kinds(kinds(0), &WAITS);
-    let with = |sound: f64| waits * (1.0 - rate / sound);
-    let saved = Saved::of(with(USUAL), with(SOUND.start), with(SOUND.end));
-    Some(Cost {
-        ns: saved.ns,
-        bounds: saved.bounds,
-        confidence: SEEN,
-        claim: format!(
-            "the device gives {:.1} MB/s to large reads that go on where others ended; {:.0} is usual",
-            rate / 1e6,
-            USUAL / 1e6
-        ),
-        setting: "a faster device or link, or fewer bytes (compression)".to_owned(),
-        evidence: vec![
-            ("bytes a second while it reads", rate, Unit::Bytes),
-            ("mean size of a read", sectors * SECTOR_BYTES as f64, Unit::Bytes),
-            ("time that the device reads", busy, Unit::Ns),
-        ],
-    })
-}
-
-/// Large writes that keep the device busy, at a rate that no sound disk has.
-fn slow_to_write(facts: &Facts<'_>) -> Option<Cost> {
-    let (sectors, nr) = own(facts, 1);
+/// Large reads that go on where others ended, or large writes, that keep the device busy at a rate that no sound disk
+/// has.
+fn slow_medium(facts: &Facts<'_>, way: usize) -> Option<Cost> {
+    let (sectors, nr) = own(facts, way);
     let commands = &facts.digest.commands;
-    let busy = commands.own_busy[1] as f64;
+    let busy = commands.own_busy[way] as f64;
     let bytes = nr * sectors * SECTOR_BYTES as f64;
-    let way = if facts.of_disk("rotational")? == "1" { TURN } else { WAY };
-    let alone = facts.others.is_empty() && commands.issued[0] as f64 <= nr && busy >= MOSTLY * facts.whole_ns;
-    // Several at a time share the way.
-    if nr < ENOUGH || sectors < LARGE || !alone || bytes * 1e9 > SLOWEST * (busy - way * nr) {
+    let besides = if facts.of_disk("rotational")? == "1" { TURN } else { WAY };
+    let slow = bytes * 1e9 <= SLOWEST * (busy - besides * nr);
+    let alone = if way == 0 {
+        let [next, all] = reads_of(facts, |class| class.place == Place::Next);
+        keeps_busy(facts) && next >= MOSTLY * all
+    } else {
+        facts.others.is_empty() && commands.issued[0] as f64 <= nr && busy >= MOSTLY * facts.whole_ns
+    };
+    if nr < ENOUGH || sectors < LARGE || !slow || !alone {
         return None;
     }
     let rate = bytes * 1e9 / busy;
-    let waits = facts.of_kinds(kinds(1), &WAITS);
+    let waits = facts.of_kinds(kinds(way), &WAITS);
     let with = |sound: f64| waits * (1.0 - rate / sound);
     let saved = Saved::of(with(USUAL), with(SOUND.start), with(SOUND.end));
+    let does = ["gives", "takes"][way];
+    let what = ["to large reads that go on where others ended", "of large writes"][way];
+    let [rate_of, size_of, time_of] = [
+        ["bytes a second while it reads", "mean size of a read", "time that the device reads"],
+        ["bytes a second while it writes", "mean size of a write", "time that the device writes"],
+    ][way];
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
         confidence: SEEN,
-        claim: format!("the device takes {:.1} MB/s of large writes; {:.0} is usual", rate / 1e6, USUAL / 1e6),
-        setting: "a faster device, or fewer bytes (compression)".to_owned(),
+        claim: format!("the device {does} {:.1} MB/s {what}; {:.0} is usual", rate / 1e6, USUAL / 1e6),
+        setting: format!("a faster device{}, or fewer bytes (compression)", [" or link", ""][way]),
         evidence: vec![
-            ("bytes a second while it writes", rate, Unit::Bytes),
-            ("mean size of a write", sectors * SECTOR_BYTES as f64, Unit::Bytes),
-            ("time that the device writes", busy, Unit::Ns),
+            (rate_of, rate, Unit::Bytes),
+            (size_of, sectors * SECTOR_BYTES as f64, Unit::Bytes),
+            (time_of, busy, Unit::Ns),
         ],
     })
 }
@@ -119,13 +98,20 @@ mod tests {
     use super::RULE;
     use crate::digest::{Class, Place};
 
-    /// 100 reads of 128 KiB that go on where others ended, at 10 MiB/s.
-    fn slow() -> Alone {
+    /// 100 requests of 128 KiB at 10 MiB/s.
+    fn medium(way: usize) -> Alone {
         Alone::of(|a| {
             a.set("recording", "disk", "sda");
             a.set("sda", "rotational", "0");
             a.digest.elapsed = iowhy_stack::units::Nanos(1_600_000_000);
-            a.requests(0, 100, 256, 1.25e9);
+            a.requests(way, 100, 256, 1.25e9);
+        })
+    }
+
+    /// Reads that go on where others ended.
+    fn slow() -> Alone {
+        Alone::of(|a| {
+            *a = medium(0);
             a.digest.commands.classes = [(Class::default(), spread(100, 1.25e7))].into();
         })
     }
@@ -152,16 +138,6 @@ mod tests {
         assert!((found.bounds_pct[0] - 57.6).abs() < 0.1, "{}: {found:?}", "SOUND");
     }
 
-    /// 100 writes of 128 KiB at 10 MiB/s.
-    fn slow_to_write() -> Alone {
-        Alone::of(|a| {
-            a.set("recording", "disk", "sda");
-            a.set("sda", "rotational", "0");
-            a.digest.elapsed = iowhy_stack::units::Nanos(1_600_000_000);
-            a.requests(1, 100, 256, 1.25e9);
-        })
-    }
-
     #[test]
     fn costs_of_writes() {
         let edges: &[AloneEdge] = &[
@@ -173,7 +149,7 @@ mod tests {
             ("SLOWEST", |a, x| a.requests(1, 100, 256, x), 8.554e8, 8.553e8),
             ("TURN", |a, x| a.set("sda", "rotational", &x.to_string()), 0.0, 1.0),
         ];
-        hold_cost(&RULE, slow_to_write, (69.9, 0.8), edges);
+        hold_cost(&RULE, || medium(1), (69.9, 0.8), edges);
     }
 
     #[test]

@@ -107,8 +107,7 @@ fn far(facts: &Facts<'_>) -> Option<Cost> {
     let busy = facts.digest.commands.own_busy[0] as f64;
     let sum: f64 = times(facts, 0).map(Spread::sum).sum();
     // Writes of its own at the device make a read wait there, too.
-    let all_at_once: f64 = facts.digest.commands.classes.values().map(Spread::sum).sum();
-    let crowded = all_at_once > LONE * (facts.digest.commands.busy as f64).max(busy);
+    let crowded = facts.digest.commands.at_once() > LONE;
     // One that finds the device at rest may wake it up, unless one behind another takes as long.
     let [rested, all] = reads_of(facts, |class| class.load == Load::Rested);
     if rested > MOSTLY * all && facts.paced.is_none_or(|it| it.at_once[0] < limit) {
@@ -170,6 +169,7 @@ mod tests {
             a.set("sda", "rotational", "0");
             a.digest.elapsed = iowhy_stack::units::Nanos(600_000_000);
             a.requests(0, 100, 8, 5e8);
+            a.digest.commands.busy = 500_000_000;
         })
     }
 
@@ -213,7 +213,6 @@ mod tests {
             |a, x| {
                 let writes = Class { write: true, ..Class::default() };
                 a.digest.commands.classes = [(Class::default(), spread(100, 5e6)), (writes, spread(1, x))].into();
-                a.digest.commands.busy = 500_000_000;
             },
             9e7,
             1.1e8,

@@ -44,7 +44,7 @@ const BEYOND: f64 = 4.0;
 
 /// A measured time at a size: in proportion between two sizes, beyond them on the line through the next two, of a
 /// single one by bytes; far beyond them nothing is known.
-fn measured(service: &[(u32, f64)], sectors: f64) -> Option<f64> {
+pub(super) fn measured(service: &[(u32, f64)], sectors: f64) -> Option<f64> {
     if service.last().is_some_and(|(largest, _)| sectors > BEYOND * f64::from(*largest)) {
         return None;
     }
@@ -64,11 +64,6 @@ fn measured(service: &[(u32, f64)], sectors: f64) -> Option<f64> {
 /// The measured price of a size: how often a request of `from` sectors fits into one of `to`.
 pub(super) fn price(service: &[(u32, f64)], from: f64, to: f64) -> Option<f64> {
     price_of(measured(service, from), measured(service, to), to / from)
-}
-
-/// The time of a read of a size that goes on where another one ended, ns, as it was measured.
-pub(super) fn time_in_order(facts: &Facts<'_>, sectors: f64) -> Option<f64> {
-    measured(facts.service, sectors)
 }
 
 /// The same of two times, where the larger size is `growth` times the smaller one.

@@ -157,7 +157,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     }
     let each = d.commands.own_busy[0] as f64 / nr;
     let usual = size * SECTOR_BYTES as f64 * 1e9 / USUAL;
-    let alone = instead::time_in_order(facts, size).unwrap_or(usual);
+    let alone = instead::measured(facts.service, size).unwrap_or(usual);
     if each < SLOWER * alone || each < alone + ARM {
         return None;
     }

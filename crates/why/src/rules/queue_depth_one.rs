@@ -4,7 +4,7 @@ use super::cost::{Cost, Facts, SEEN, TRIPS};
 use super::instead::Saved;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
-use crate::digest::{Layer, Spread, Time};
+use crate::digest::{Layer, Time};
 
 pub(super) const RULE: Rule = Rule {
     name: "queue-depth-one",
@@ -106,7 +106,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let of_writes = below("iosched/async_depth").filter(|_| late_writes >= LATE && late < LATE);
     let key = if of_writes.is_some() { "async_depth" } else { "nr_requests" };
     let few = of_writes.or_else(|| below("nr_requests"));
-    let at_once = commands.classes.values().map(Spread::sum).sum::<f64>() / commands.busy.max(1) as f64;
+    let at_once = commands.at_once();
     let tags = f64::from(commands.deepest);
     let full = tags < FEW_TAGS && at_once >= FULL_OF_TAGS * tags && commands.busy as f64 >= BUSY * facts.whole_ns;
     let few_tags = few.is_none() && full && late >= LATE;
