@@ -72,6 +72,8 @@ struct Task {
     /// File and page behind the last inferred window, if that was of one page.
     after_one: Option<(u32, u64)>,
     last_bio: Option<u32>,
+    /// The file of its last fault.
+    mapped: Option<u32>,
 }
 
 struct Joiner<'a> {
@@ -342,10 +344,12 @@ impl Joiner<'_> {
         let open = self.descriptors.of(record.pid, fd);
         self.opens.push(open);
         let known = *self.descriptors.open(open);
+        // A sync without a descriptor is of a mapping: most likely the one that was touched last.
+        let mapped = self.tasks.get(&record.pid).and_then(|task| task.mapped).filter(|_| op == Op::Fsync && fd < 0);
         self.out.calls.push(CallRecord {
             fd,
             open: small(open as u64),
-            file: known.file,
+            file: mapped.or(known.file),
             synchronous: known.synchronous,
             offset: offset.or(known.pos.filter(|_| matches!(op, Op::Read | Op::Write))),
             len,

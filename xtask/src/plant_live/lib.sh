@@ -206,7 +206,7 @@ ground() {
         ;;
     disk:*)
         local name=plant$$
-        undo "'$BIN' disk remove $name"
+        undo "! '$BIN' disk list --json | grep -q '\"$name\"' || '$BIN' disk remove $name"
         local made
         made=$("$BIN" disk create --model "${kind#disk:}" --name $name --size "$size" "${keys[@]}" --json)
         say DISK $name

@@ -355,8 +355,11 @@ fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
         for key in ["dio", "backing_file"] {
             if let Some(value) = text(whole.join("loop").join(key)) {
                 set(&name, &format!("loop.{key}"), &value);
-                if let Some(disk) = machine::Disk::below(Path::new(&value)).name.filter(|_| key == "backing_file") {
-                    set(&name, "loop.disk", &disk);
+                if key == "backing_file" {
+                    let below = machine::Disk::below(Path::new(&value));
+                    for (key, value) in [("loop.disk", below.name), ("loop.filesystem", below.filesystem)] {
+                        value.iter().for_each(|value| set(&name, key, value));
+                    }
                 }
             }
         }

@@ -25,7 +25,7 @@ use iowhy_trace::join::beside::is_other;
 use iowhy_trace::join::{CallRecord, Joined, Who};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
-use iowhy_why::digest::{self, Digest, KIND_OTHER, LAYERS, Layer};
+use iowhy_why::digest::{self, Digest, KIND_OTHER, KIND_SYNC, LAYERS, Layer};
 use iowhy_why::rules::Need;
 use iowhy_why::rules::cost;
 
@@ -106,7 +106,7 @@ pub struct Facts {
     pub lacks: Vec<Need>,
     /// The time that a saving is a part of.
     pub whole_ns: f64,
-    /// Calls that read and write; syncs without either; requests without calls.
+    /// Calls that read and write; syncs without either, or that take most of the time; requests without calls.
     pub calls: u64,
     /// Of these: "read", "write", "sync", "request".
     pub what: &'static str,
@@ -148,7 +148,13 @@ impl Facts {
             .filter(|(layer, _)| whole(*layer))
             .map(|(layer, name)| (*name, digest.time.of(*layer) / slots))
             .collect();
-        let calls = if of_calls { digest.operations() } else { joined.requests.len() as u64 };
+        let in_syncs: f64 = LAYERS.iter().map(|(layer, _)| digest.time.within(&[KIND_SYNC], &[*layer])).sum();
+        let of_syncs = in_syncs > 0.5 * digest.time.total();
+        let calls = match (of_calls, of_syncs) {
+            (true, true) => digest.latency[KIND_SYNC].count(),
+            (true, false) => digest.operations(),
+            (false, _) => joined.requests.len() as u64,
+        };
         if !of_calls {
             layers = of_requests(&joined);
         }
@@ -160,7 +166,7 @@ impl Facts {
         };
         let kind =
             digest.latency.iter().enumerate().take(2).max_by_key(|(_, of)| of.count()).map_or(0, |(kind, _)| kind);
-        let kind = if digest.latency[kind].count() == 0 { 2 } else { kind };
+        let kind = if digest.latency[kind].count() == 0 || of_syncs { KIND_SYNC } else { kind };
         let mut latencies: Vec<(Nanos, u64)> = joined
             .calls
             .iter()

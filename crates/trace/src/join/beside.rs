@@ -186,7 +186,8 @@ impl Joiner<'_> {
         }
         self.touched(record, inode, index);
         // What a fault reads without asking for it by name is around it.
-        self.tasks.entry(record.pid).or_default().kind = Some(RaKind::Around);
+        let task = self.tasks.entry(record.pid).or_default();
+        (task.kind, task.mapped) = (Some(RaKind::Around), Some(file));
         let what = What::Fault { file: FileId(file), page: PageIndex(index), major: false };
         self.emit(seq, record, what);
     }

@@ -252,6 +252,18 @@ fn positions_follow_the_descriptor_and_direct_calls_wait_for_their_own_bios() {
 
 /// The task starts a worker and gives it a write; the worker looks at a page of it, or nobody sees any.
 #[test]
+fn a_sync_of_a_mapping_is_of_the_file_that_was_touched_last() {
+    let sync = Seen::CallStart { op: Op::Fsync, fd: -1, offset: None, len_bytes: 0 };
+    let done = Seen::CallEnd { op: Op::Fsync, result: 0 };
+    let touched = Seen::Fault { file: FILE, index: 3 };
+    for (before, file) in [(vec![(20, touched)], Some(0)), (vec![], None)] {
+        let records = by(5, before.into_iter().chain([(30, sync.clone()), (40, done.clone())]));
+        let joined = join(&trace(records), &Who::default());
+        assert_eq!(joined.calls.iter().find(|call| call.op == Op::Fsync).expect("a sync").file, file);
+    }
+}
+
+#[test]
 fn a_cached_call_of_a_worker_has_its_page_or_is_data_all_the_same() {
     for (looks, file, offset) in [(true, Some(0), Some(16384)), (false, None, None)] {
         let text = |name: &str, fields: &str| Seen::Other { name: name.to_owned(), fields: fields.to_owned() };

@@ -190,6 +190,9 @@ pub struct Commands {
     pub taken: f64,
     /// The same with each request counted by its sectors: of a device whose time goes by bytes.
     pub taken_by_size: f64,
+    /// Of the time with something at a loop device that with no data at the disk below it, ns: that of the layers
+    /// between both. Only recordings have it.
+    pub in_layers: u64,
     /// Time with reads, and with writes, of the workload at the device, ns.
     pub own_busy: [u64; 2],
     /// Sectors that it reads and writes.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::scattered::Scattered;
 use super::tally::Spread;
 
 /// Requests by kind of call: reads, writes, syncs.
@@ -19,9 +20,8 @@ pub struct Workload {
     pub direct: [u64; 2],
     /// Writes that had bios of their own within the call.
     pub written_through: u64,
-    /// Files of the device with most of them, and the way from one to the next in ways over all of them. Only
-    /// recordings have it.
-    pub scattered: (u64, f64),
+    /// The way of an arm over its reads. Only recordings have it.
+    pub scattered: Scattered,
     /// Writes on files that were opened with O_DSYNC, and their time, ns. Only recordings have it.
     pub synchronous: (u64, f64),
     /// Writes of parts of pages that wait until these are read, and the time of that, ns.

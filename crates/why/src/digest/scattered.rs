@@ -1,56 +1,79 @@
-//! The way of an arm from file to file, against the shortest one.
+//! The way of an arm from read to read, against the shortest one.
 
 use std::collections::BTreeMap;
 
 use iowhy_stack::trace::{Dev, Rwbs};
+use iowhy_stack::units::SECTOR_BYTES;
 use iowhy_trace::join::Joined;
 
-/// Files that are read one after the other from one device, and the way between their first requests as a multiple of
-/// the way over all of them in order: 1 if they come in order, a third of their number by chance.
-pub fn of(joined: &Joined) -> (u64, f64) {
-    // By device: files in the order of their first requests, and where these begin.
-    let mut seen: BTreeMap<(Dev, u32), u64> = BTreeMap::new();
-    let mut firsts: BTreeMap<Dev, Vec<u64>> = BTreeMap::new();
-    for request in joined.requests.iter().filter(|request| request.extent.rwbs.has(Rwbs::READ)) {
-        let call = request.calls.first().and_then(|call| joined.calls.get((*call as usize).checked_sub(1)?));
-        let Some(file) = call.and_then(|call| call.file) else { continue };
-        let (dev, sector) = (request.extent.dev, request.extent.sector.0);
-        if seen.insert((dev, file), sector).is_none() {
-            firsts.entry(dev).or_default().push(sector);
-        }
+/// Reads of the workload on the device with most of them.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Scattered {
+    /// Reads that begin elsewhere than the one before them ended.
+    pub jumps: u64,
+    /// Sectors from the first of them to the end of the last.
+    pub span: u64,
+    /// The way between them in spans: 1 if they come in order, a third of their number by chance.
+    pub ways: f64,
+}
+
+/// Sectors that a disk passes over as it goes on.
+const NEAR: u64 = 256;
+
+/// In the order of their requests.
+pub fn of(joined: &Joined) -> Scattered {
+    #[derive(Default)]
+    struct Arm {
+        reads: u64,
+        jumps: u64,
+        way: u64,
+        first: u64,
+        at: u64,
+        last: u64,
     }
-    let Some(most) = firsts.values().max_by_key(|list| list.len()) else { return (0, 0.0) };
-    let way: u64 = most.windows(2).map(|pair| pair[0].abs_diff(pair[1])).sum();
-    let span = most.iter().max().zip(most.iter().min()).map_or(0, |(max, min)| max - min);
-    (most.len() as u64, way as f64 / span.max(1) as f64)
+    let mut arms: BTreeMap<Dev, Arm> = BTreeMap::new();
+    let own = joined.requests.iter().filter(|request| request.extent.rwbs.has(Rwbs::READ) && !request.calls.is_empty());
+    for request in own {
+        let sector = request.extent.sector.0;
+        let end = sector + u64::from(request.extent.bytes) / SECTOR_BYTES;
+        let arm = arms.entry(request.extent.dev).or_insert_with(|| Arm { first: sector, at: sector, ..Arm::default() });
+        let way = arm.at.abs_diff(sector);
+        arm.reads += 1;
+        arm.jumps += u64::from(way > NEAR);
+        arm.way += way;
+        (arm.first, arm.at, arm.last) = (arm.first.min(sector), end, arm.last.max(end));
+    }
+    let most = arms.into_values().max_by_key(|arm| arm.reads).unwrap_or_default();
+    let span = most.last - most.first;
+    Scattered { jumps: most.jumps, span, ways: most.way as f64 / span.max(1) as f64 }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::of;
-    use crate::digest::in_place::tests::call;
-    use iowhy_stack::event::Op;
+    use super::{Scattered, of};
     use iowhy_stack::trace::{Extent, Rwbs};
     use iowhy_stack::units::Sector;
     use iowhy_trace::join::{Joined, RequestRecord};
 
     #[test]
-    fn the_way_is_counted_in_ways_over_all_files() {
-        for (sectors, ways) in [(&[0, 10, 20, 30][..], 1.0), (&[0, 30, 0, 30], 3.0), (&[7], 0.0), (&[], 0.0)] {
-            let calls = (0..).zip(sectors).map(|(nr, _)| call(nr, Op::Read, Some(0), 8)).collect();
-            let request = |(nr, sector): (u32, &u64)| RequestRecord {
-                extent: Extent { rwbs: Rwbs::READ, sector: Sector(*sector), ..Extent::default() },
-                calls: vec![nr + 1],
+    fn the_way_is_counted_in_ways_over_all_reads() {
+        for (sectors, jumps, span, ways) in [
+            (&[0, 1000, 2000, 3000][..], 3, 3008, 2976.0 / 3008.0),
+            (&[0, 8, 16, 272, 280], 0, 288, 248.0 / 288.0),
+            (&[0, 3000, 0, 3000], 3, 3008, (2992.0 + 3008.0 + 2992.0) / 3008.0),
+            (&[7], 0, 8, 0.0),
+            (&[], 0, 0, 0.0),
+        ] {
+            let request = |sector: &u64| RequestRecord {
+                extent: Extent { rwbs: Rwbs::READ, sector: Sector(*sector), bytes: 4096, ..Extent::default() },
+                calls: vec![1],
                 ..RequestRecord::default()
             };
-            let requests: Vec<RequestRecord> = (0..).zip(sectors).map(request).collect();
-            // What comes later of a file does not count.
-            let requests = [requests.clone(), requests].concat();
-            assert_eq!(
-                of(&Joined { calls, requests, ..Joined::default() }),
-                (sectors.len() as u64, ways),
-                "{sectors:?}"
-            );
+            let own: Vec<RequestRecord> = sectors.iter().map(request).collect();
+            // Those of others do not count.
+            let others = own.iter().map(|of| RequestRecord { calls: Vec::new(), ..of.clone() });
+            let requests = own.iter().cloned().chain(others).collect();
+            assert_eq!(of(&Joined { requests, ..Joined::default() }), Scattered { jumps, span, ways }, "{sectors:?}");
         }
     }
 }

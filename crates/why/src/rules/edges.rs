@@ -114,7 +114,7 @@ pub(super) struct Alone {
     pub(super) service: Vec<(u32, f64)>,
     pub(super) code: Option<Code>,
     pub(super) paced: Option<Paced>,
-    settings: Settings,
+    pub(super) settings: Settings,
 }
 
 /// A limit's name, how a figure is put into the recording, a value at which the rule speaks, one at which it does not.

@@ -8,6 +8,7 @@ use super::device_latency::keeps_busy;
 use super::instead::{self, Saved, kinds, own};
 use super::{Figure, Match, Rule, Switch, grade, metadata_reads};
 use crate::delta::{Contrast, Delta, Unit};
+use crate::digest::scattered::Scattered;
 use crate::digest::{Digest, WAITS, Ways};
 use iowhy_stack::units::SECTOR_BYTES;
 
@@ -17,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     needs: super::ISSUED,
     owns: super::Owns::Io,
     single: super::Single::Counts,
-    what: "Waiting requests leave the order of their sectors, or streams are mixed up on their way.",
+    what: "Requests leave the order of their sectors on their way, or are asked for in an order that jumps.",
     why: "Each jump of the arm takes milliseconds, in which a disk could transfer a megabyte; an order that jumps \
           between streams loses the look-ahead of the disk, too.",
     events: "As many requests of the same sizes as before, but more of them begin where the one before did not end, or \
@@ -140,24 +141,26 @@ const USUAL: f64 = 150e6;
 
 /// Time that an arm takes for a read besides, at least, ns: what has none may say that it turns.
 const ARM: f64 = 1e6;
-/// Files, and the way between them in ways over all, from which on they come in no order.
-const FILES: u64 = 32;
+/// Reads that begin elsewhere, and the way between them in ways over all, from which on they come in no order.
+const JUMPS: u64 = 32;
 const WAYS: f64 = 8.0;
 
-/// Several streams at once on a disk with an arm, which goes from one to the other; or files in an order that jumps.
+/// Several streams at once on a disk with an arm, which goes from one to the other; or reads in an order that jumps.
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
     let (size, nr) = own(facts, 0);
     let moves = d.commands.seeks as f64 / d.commands.issued.iter().sum::<u64>().max(1) as f64;
     let turns = facts.streams >= STREAMS && d.workload.concurrency > 1 && moves >= MOVES;
-    let (files, ways) = d.workload.scattered;
-    let jumps = files >= FILES && ways >= WAYS;
-    if facts.of_disk("rotational")? != "1" || nr < ENOUGH || !(turns || jumps) || !keeps_busy(facts) {
+    let Scattered { jumps, span, ways } = d.workload.scattered;
+    let jumping = jumps >= JUMPS && ways >= WAYS;
+    if facts.of_disk("rotational")? != "1" || nr < ENOUGH || !(turns || jumping) || !keeps_busy(facts) {
         return None;
     }
     let each = d.commands.own_busy[0] as f64 / nr;
     let usual = size * SECTOR_BYTES as f64 * 1e9 / USUAL;
-    let alone = instead::measured(facts.service, size).unwrap_or(usual);
+    // In the order of their places the arm passes over what is between them.
+    let between = if turns { 0.0 } else { (span as f64 / nr - size).max(0.0) * SECTOR_BYTES as f64 * 1e9 / USUAL };
+    let alone = instead::measured(facts.service, size).unwrap_or(usual) + between;
     if each < SLOWER * alone || each < alone + ARM {
         return None;
     }
@@ -172,15 +175,14 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
             "{}: a read takes {:.1} ms of the disk's time, and {:.1} in order",
             match turns {
                 true => format!("{} streams take turns on one arm", d.workload.concurrency),
-                false =>
-                    format!("{files} files are read in an order that takes the arm {ways:.0} times over all of them"),
+                false => format!("{jumps} reads jump: their order takes the arm {ways:.0} times over all of them"),
             },
             each / 1e6,
             alone / 1e6
         ),
         setting: match turns {
             true => "one stream after the other, or a larger read_ahead_kb".to_owned(),
-            false => "files in the order of their inodes (tar --sort=inode)".to_owned(),
+            false => "reads in the order of their places (rows by key, files by inode: tar --sort=inode)".to_owned(),
         },
         evidence: vec![
             ("time of the disk for a read", each, Unit::Ns),
@@ -194,6 +196,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 mod tests {
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost};
     use super::RULE;
+    use crate::digest::scattered::Scattered;
     use crate::digest::{Class, Digest, Place, Ways};
 
     /// Root of the way of all commands.
@@ -332,12 +335,13 @@ mod tests {
         let jumps = || {
             Alone::of(|a| {
                 *a = turns();
-                (a.digest.workload.concurrency, a.digest.workload.scattered) = (1, (40, 10.0));
+                a.digest.workload.concurrency = 1;
+                a.digest.workload.scattered = Scattered { jumps: 40, span: 20 * 256, ways: 10.0 };
             })
         };
         let edges: &[AloneEdge] = &[
-            ("FILES", |a, x| a.digest.workload.scattered.0 = x as u64, 32.0, 31.0),
-            ("WAYS", |a, x| a.digest.workload.scattered.1 = x, 8.0, 7.9),
+            ("JUMPS", |a, x| a.digest.workload.scattered.jumps = x as u64, 32.0, 31.0),
+            ("WAYS", |a, x| a.digest.workload.scattered.ways = x, 8.0, 7.9),
         ];
         hold_cost(&RULE, jumps, (60.0, 0.8), edges);
         // A sector at 150 MB/s is 3.4 us.

@@ -1,12 +1,14 @@
 //! The files lie behind another layer.
 
-use super::cost::{Bounds, Cost, Facts, MARKED};
+use super::cost::{Bounds, Cost, Facts, MARKED, SEEN, TRIPS};
+use super::instead::Saved;
 use super::recorded;
 use super::{Figure, Match, Rule, grade};
 use crate::Side;
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
 use iowhy_stack::units::SECTOR_BYTES;
+use iowhy_trace::settings::Settings;
 
 pub(super) const RULE: Rule = Rule {
     name: "stacked-device",
@@ -48,7 +50,14 @@ fn kind(name: &str) -> &str {
     name.trim_end_matches(|letter: char| letter.is_ascii_digit())
 }
 
-/// A side's disk: its name, the layers from it down to a disk, and whether it reads through the page cache below.
+/// The layers from a disk down to one that is none: no more than what is written down, even if that goes round.
+fn layers<'a>(of: &'a Settings, name: &'a str) -> Vec<&'a str> {
+    let stacked = |name: &&str| matches!(kind(name), "loop" | "dm-" | "nbd" | "md" | "zram" | "ublkb");
+    let chain = std::iter::successors(Some(name), |name| of.get(name, "loop.disk")).take(of.values.len());
+    chain.take_while(stacked).collect()
+}
+
+/// A side's disk: its name, its layers, and whether it reads through the page cache below.
 struct Path<'a> {
     name: &'a str,
     layers: Vec<&'a str>,
@@ -58,11 +67,7 @@ struct Path<'a> {
 fn path(side: &Side) -> Option<Path<'_>> {
     let of = side.settings.first()?;
     let name = of.get("recording", "disk").unwrap_or_default();
-    let stacked = |name: &&str| matches!(kind(name), "loop" | "dm-" | "nbd" | "md" | "zram" | "ublkb");
-    // No longer than what is written down, even if that goes round.
-    let chain = std::iter::successors(Some(name), |name| of.get(name, "loop.disk")).take(of.values.len());
-    let buffered = of.get(name, "loop.dio") == Some("0");
-    Some(Path { name, layers: chain.take_while(stacked).collect(), buffered })
+    Some(Path { name, layers: layers(of, name), buffered: of.get(name, "loop.dio") == Some("0") })
 }
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
@@ -100,8 +105,40 @@ const PARTS: Bounds = [0.3, 1.0];
 /// system, too.
 const ELSEWHERE: f64 = 0.1;
 
-/// Of a file system in user space: who calls it waits for the process that serves it.
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    served(facts).or_else(|| looped(facts))
+}
+
+/// File systems that write elsewhere what is written in place.
+const COPYING: [&str; 4] = ["btrfs", "zfs", "bcachefs", "nilfs2"];
+
+/// Of an image on a loop device that lies in another image, or on a file system that copies: the layers between.
+fn looped(facts: &Facts<'_>) -> Option<Cost> {
+    let disk = facts.settings.get("recording", "disk")?;
+    let layers = layers(facts.settings, disk);
+    let copies = facts.of_disk("loop.filesystem").filter(|of| COPYING.contains(of));
+    if layers.len() <= 1 && copies.is_none() {
+        return None;
+    }
+    let between = (facts.digest.commands.in_layers as f64).min(facts.in_layers(&TRIPS));
+    let saved = Saved::of(between, PARTS[0] * between, facts.in_layers(&TRIPS));
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: match copies {
+            Some(of) => {
+                format!("{disk} is an image on {of}: {:.0} ms of its requests are no data below", between / 1e6)
+            }
+            None => format!("{}: {:.0} ms of its requests are no data below", layers.join(" on "), between / 1e6),
+        },
+        setting: "the files on the file system below, or the image on the disk itself".to_owned(),
+        evidence: vec![("time of requests without data at the disk below", between, Unit::Ns)],
+    })
+}
+
+/// Of a file system in user space: who calls it waits for the process that serves it.
+fn served(facts: &Facts<'_>) -> Option<Cost> {
     let fuse = |(_, key): &(&str, &str), kind: &str| *key == "filesystem" && kind.contains("fuse") && kind != "fuseblk";
     let mut of = facts.settings.values.iter().map(|((place, key), kind)| ((place.as_str(), key.as_str()), kind));
     let ((place, _), kind) = of.find(|(of, kind)| fuse(of, kind))?;
@@ -259,5 +296,26 @@ mod tests {
             ("ELSEWHERE", |a, x| a.digest.commands.own_sectors[0] = x as u64, 8.0, 9.0),
         ];
         hold_cost(&RULE, served, (60.0, 0.85), edges);
+        let nested = || {
+            Alone::of(|a| {
+                a.set("recording", "disk", "loop1");
+                a.set("loop1", "loop.disk", "loop0");
+                a.set("loop0", "loop.disk", "vda");
+                a.digest.commands.in_layers = 500_000;
+                a.digest.time.ns[0][Layer::Device as usize] = 8e5;
+            })
+        };
+        let edges: &[AloneEdge] =
+            &[("nested", |a, x| a.set("loop1", "loop.disk", ["loop0", "vda"][x as usize]), 0.0, 1.0)];
+        hold_cost(&RULE, nested, (50.0, 0.8), edges);
+        let copying = || {
+            Alone::of(|a| {
+                *a = nested();
+                a.set("loop1", "loop.disk", "vda");
+                a.set("loop1", "loop.filesystem", "btrfs");
+            })
+        };
+        let kind: fn(&mut Alone, f64) = |a, x| a.set("loop1", "loop.filesystem", ["zfs", "ext4"][x as usize]);
+        hold_cost(&RULE, copying, (50.0, 0.8), &[("COPYING", kind, 0.0, 1.0)]);
     }
 }

@@ -108,8 +108,50 @@ const MUCH: f64 = 0.35;
 /// Part of the cost that is the least: one sync for all has the same data to write.
 const LEAST: f64 = 0.5;
 
-/// One file after the other is synced, each by itself: a log's syncs are what its writer wants.
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    of_files(facts).or_else(|| in_a_loop(facts))
+}
+
+/// Syncs of one task that nobody waits for one by one: fewer may be a day's transactions.
+const LOOPED: u64 = 1000;
+/// Bytes written for each at most.
+const LITTLE: f64 = 65536.0;
+/// Part of a command's time that they take.
+const MOST: f64 = 0.5;
+/// Time of all syncs, as a factor of that by the clock: of more, tasks sync at once.
+const TOGETHER: f64 = 1.2;
+
+/// A command that syncs little, again and again, with nobody else at work: a transaction for each row of a load.
+fn in_a_loop(facts: &Facts<'_>) -> Option<Cost> {
+    let workload = &facts.digest.workload;
+    let syncs = workload.calls[KIND_SYNC];
+    let each = workload.bytes[1] as f64 / syncs.max(1) as f64;
+    let time = facts.of_kinds(&[KIND_SYNC], super::IN_CALLS);
+    let alone = facts.settings.command.is_some() && facts.digest.latency[KIND_SYNC].sum() <= TOGETHER * time;
+    if syncs < LOOPED || each > LITTLE || !alone || time < MOST * facts.whole_ns {
+        return None;
+    }
+    let saved = Saved::of(time, LEAST * time, time);
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!(
+            "one task syncs {syncs} times{}: {:.0} ms, one sync after the other",
+            if each > 0.0 { format!(", {:.1} KiB each", each / 1024.0) } else { String::new() },
+            time / 1e6
+        ),
+        setting: "one sync for many writes (a transaction around the loop)".to_owned(),
+        evidence: vec![
+            ("syncs", syncs as f64, Unit::Count),
+            ("bytes written for each", each, Unit::Bytes),
+            ("time in syncs", time, Unit::Ns),
+        ],
+    })
+}
+
+/// One file after the other is synced, each by itself: a log's syncs are what its writer wants.
+fn of_files(facts: &Facts<'_>) -> Option<Cost> {
     let (files, syncs) = (facts.digest.sync.files, facts.digest.workload.calls[KIND_SYNC]);
     if files < MANY_FILES || (files as f64) < EACH * syncs as f64 {
         return None;
@@ -135,7 +177,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::{RULE, Rule, find, is_all};
     use crate::digest::Layer;
 
@@ -193,5 +235,24 @@ mod tests {
             ("MUCH", |a, x| a.digest.time.ns[2][Layer::Device as usize] = x, 350_000.0, 349_999.0),
         ];
         hold_cost(&RULE, each, (50.0, 0.8), edges);
+        let looped = || {
+            Alone::of(|a| {
+                a.settings.command = Some(Default::default());
+                (a.digest.workload.calls[2], a.digest.workload.bytes[1]) = (2000, 2000 * 4096);
+                a.digest.latency[2] = spread(2000, 400.0);
+                a.digest.time.ns[2][Layer::Device as usize] = 8e5;
+            })
+        };
+        fn most(a: &mut Alone, ns: f64) {
+            a.digest.latency[2] = spread(2000, ns / 2000.0);
+            a.digest.time.ns[2][Layer::Device as usize] = ns;
+        }
+        let edges: &[AloneEdge] = &[
+            ("LOOPED", |a, x| a.digest.workload.calls[2] = x as u64, 1000.0, 999.0),
+            ("LITTLE", |a, x| a.digest.workload.bytes[1] = x as u64, 2000.0 * 65536.0, 2000.0 * 65537.0),
+            ("MOST", most, 500_000.0, 499_999.0),
+            ("TOGETHER", |a, x| a.digest.latency[2] = spread(2000, x), 480.0, 481.0),
+        ];
+        hold_cost(&RULE, looped, (80.0, 0.8), edges);
     }
 }
