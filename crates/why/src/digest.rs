@@ -30,6 +30,7 @@ pub mod in_place;
 pub mod mutex;
 mod pages;
 pub mod partial;
+pub mod piped;
 pub mod scattered;
 pub mod synced;
 pub mod tags;

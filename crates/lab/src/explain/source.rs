@@ -37,7 +37,7 @@ use iowhy_trace::join::{Joined, Who, beside, join};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
 use iowhy_why::digest::{Digest, Observer};
-use iowhy_why::digest::{discards, in_place, mutex, partial, scattered, synced, tags, wall};
+use iowhy_why::digest::{discards, in_place, mutex, partial, piped, scattered, synced, tags, wall};
 use iowhy_why::rules::Need;
 
 /// Settings of an explanation.
@@ -343,6 +343,7 @@ fn followed(read: &mut Trace, who: &Who, seed: u64, beside: Extra, side: &mut Si
     (digest.foreign.discards, digest.foreign.discarding) = discards::of(&joined);
     digest.workload.read_first = partial::of(&joined);
     [digest.sync.in_place, digest.sync.grown] = in_place::of(&joined);
+    digest.workload.piped = piped::of(&joined);
     digest.workload.scattered = scattered::of(&joined);
     digest.turns.handed = mutex::of(read, &joined);
     digest.workload.synchronous = synced::of(&joined);

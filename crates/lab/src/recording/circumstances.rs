@@ -11,6 +11,7 @@ use iowhy_stack::kernel::release::Release;
 use iowhy_stack::trace::{Dev, Record, Seen, Trace};
 use iowhy_stack::units::Nanos;
 use iowhy_trace::fields::{device, field};
+use iowhy_trace::join::beside::is_other;
 use iowhy_trace::{join, settings};
 
 use super::files::backing_of_btrfs;
@@ -310,19 +311,23 @@ fn backing(mount: &machine::Mount) -> Option<PathBuf> {
 fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
     let tree = join::beside::tree(trace, &join::Who::default());
     let mut requests: BTreeMap<Dev, u64> = BTreeMap::new();
-    let mut systems: BTreeSet<Dev> = BTreeSet::new();
+    // Those of the workload, of others, and of kernel threads, which work for either.
+    let mut systems: [BTreeSet<Dev>; 3] = Default::default();
     for record in &trace.records {
+        let own = tree.as_ref().is_none_or(|tree| tree.contains(&record.pid));
+        let other = tree.as_ref().is_some_and(|tree| is_other(trace, tree, record.pid));
+        let of = &mut systems[if own { 0 } else { 2 - usize::from(other) }];
         // Those that the workload itself has bios on come first.
         if let Some(extent) = record.seen.extent() {
-            let own = tree.as_ref().is_some_and(|tree| tree.contains(&record.pid));
-            *requests.entry(extent.dev).or_default() += if own { 1 << 20 } else { 1 };
+            *requests.entry(extent.dev).or_default() += if own && tree.is_some() { 1 << 20 } else { 1 };
+            of.extend(matches!(record.seen, Seen::Queue(_)).then_some(extent.dev));
         }
-        systems.extend(record.seen.file().map(|file| file.dev));
+        of.extend(record.seen.file().map(|file| file.dev));
         if let Seen::Other { name, fields } = &record.seen
             && matches!(name.as_str(), "iowhy:opened" | "iowhy:descriptor")
             && field(fields, "kind") == Some("file")
         {
-            systems.extend(device(fields));
+            of.extend(device(fields));
         }
     }
     let mut disks: Vec<(Dev, u64)> = requests.iter().map(|(dev, n)| (*dev, *n)).collect();
@@ -366,8 +371,9 @@ fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
     }
     for mount in machine::current_mounts() {
         let dev = Dev::new(mount.number.0, mount.number.1);
-        if (systems.contains(&dev) || requests.contains_key(&dev)) && !KERNELS_OWN.contains(&mount.filesystem.as_str())
-        {
+        // Whoever only moves and removes names opens nothing: the journal's thread writes for it.
+        let [own, others, kernels] = systems.each_ref().map(|of| of.contains(&dev));
+        if (own || kernels && !others) && !KERNELS_OWN.contains(&mount.filesystem.as_str()) {
             let point = mount.point.display().to_string().replace(' ', "_");
             set(&point, "filesystem", &mount.filesystem);
             set(&point, "mount_options", &mount.all_options());

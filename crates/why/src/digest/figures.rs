@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::piped::Piped;
 use super::scattered::Scattered;
 use super::tally::Spread;
 
@@ -20,6 +21,8 @@ pub struct Workload {
     pub direct: [u64; 2],
     /// Writes that had bios of their own within the call.
     pub written_through: u64,
+    /// Calls on pipes and sockets. Only recordings have it.
+    pub piped: Piped,
     /// The way of an arm over its reads. Only recordings have it.
     pub scattered: Scattered,
     /// Writes on files that were opened with O_DSYNC, and their time, ns. Only recordings have it.

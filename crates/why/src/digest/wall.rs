@@ -26,6 +26,9 @@ use iowhy_trace::settings::Settings;
 
 /// How long after a completion the task that waited for it is woken at most, ns.
 const WOKEN_WITHIN: u64 = 300_000;
+/// How long a task is frozen at least, ns, and the place of it in [`Wall::stopped`].
+const FREEZES: u64 = 20_000_000;
+pub const FROZEN: usize = 2;
 /// Stretches of equally many calls that a run is cut into, to see how much it varies within itself.
 pub(crate) const BLOCKS: usize = 12;
 
@@ -51,8 +54,8 @@ pub struct Wall {
     pub dirty_ns: f64,
     /// Time in io_submit that waits for requests which it has queued itself, ns, and how often.
     pub submitting: (f64, u64),
-    /// Time of tasks that a signal, and that a tracer has stopped, ns, and how often.
-    pub stopped: [(f64, u64); 2],
+    /// Time of tasks that a signal, a tracer, and a freezer has stopped, ns, and how often.
+    pub stopped: [(f64, u64); 3],
     /// Time of the stretches of equally many calls, ns.
     pub blocks: Vec<f64>,
 }
@@ -286,10 +289,17 @@ impl Walk<'_> {
     }
 
     /// A stretch in which somebody else has stopped the task.
-    fn stopped(&mut self, (from, to): (Nanos, Nanos), traced: bool) {
-        let (ns, times) = &mut self.wall.stopped[usize::from(traced)];
+    fn stopped(&mut self, (from, to): (Nanos, Nanos), by: usize) {
+        let (ns, times) = &mut self.wall.stopped[by];
         *ns += to.saturating_sub(from).0 as f64;
         *times += 1;
+    }
+
+    /// Whether a sleep that no signal ends, and that another process has ended, was a freezer's: in no call, without a
+    /// request, and longer than locks of the kernel are held.
+    fn is_frozen(&self, pid: u32, (from, to): (Nanos, Nanos), cpu: u32) -> bool {
+        let long = to.saturating_sub(from).0 >= FREEZES;
+        long && self.doing(pid, from).is_none() && self.requests.of(pid, None, (from, to), cpu).is_none()
     }
 
     fn push(&mut self, from: Nanos, to: Nanos, owner: Option<(usize, Layer)>) {
@@ -480,7 +490,7 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
                             walk.waited(*next, (from, at), name);
                         }
                         Some(State::Blocked(from, deep)) => walk.blocked(*next, (from, at), deep, record.cpu),
-                        Some(State::Stopped(from, traced)) => walk.stopped((from, at), traced),
+                        Some(State::Stopped(from, traced)) => walk.stopped((from, at), usize::from(traced)),
                         _ => {}
                     }
                     states.insert(*next, State::Running(at));
@@ -488,8 +498,13 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
             }
             Seen::Wake { pid } if own(*pid) => {
                 match states.get(pid).copied() {
+                    Some(State::Blocked(from, true))
+                        if is_other(trace, &tree, record.pid) && walk.is_frozen(*pid, (from, at), record.cpu) =>
+                    {
+                        walk.stopped((from, at), FROZEN);
+                    }
                     Some(State::Blocked(from, deep)) => walk.blocked(*pid, (from, at), deep, record.cpu),
-                    Some(State::Stopped(from, traced)) => walk.stopped((from, at), traced),
+                    Some(State::Stopped(from, traced)) => walk.stopped((from, at), usize::from(traced)),
                     _ => continue,
                 }
                 takers.remove(pid);
@@ -512,7 +527,7 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
             State::Running(from) => walk.ran(pid, from, end),
             State::Ready(from) => walk.push(from, end, Some((KIND_OTHER, Layer::Ready))),
             State::Blocked(from, deep) => walk.blocked(pid, (from, end), deep, u32::MAX),
-            State::Stopped(from, traced) => walk.stopped((from, end), traced),
+            State::Stopped(from, traced) => walk.stopped((from, end), usize::from(traced)),
             State::Gone => {}
         }
     }

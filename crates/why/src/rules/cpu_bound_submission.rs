@@ -131,12 +131,16 @@ const MUCH: f64 = 0.25;
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let work = &facts.digest.workload;
     let way = usize::from(work.calls[1] > work.calls[0]);
-    let (calls, bytes) = (work.calls[way], work.bytes[way] as f64 / work.calls[way].max(1) as f64);
-    let code = facts.of_kinds(&[way], &[Layer::Cpu]);
+    let (calls, name) = (work.calls[way], ["reads", "writes"][way]);
     let goes_on = way == 1 || facts.streams >= STREAMS;
-    if calls < MANY || bytes > SMALL || !goes_on || code < MUCH * facts.whole_ns {
-        return None;
-    }
+    let of_files = (goes_on, calls, work.bytes[way], facts.of_kinds(&[way], &[Layer::Cpu]), name);
+    let piped = (true, work.piped.calls, work.piped.bytes, work.piped.ns, "calls on pipes or sockets");
+    let small = |(goes_on, calls, bytes, code, name)| {
+        let bytes = bytes as f64 / u64::max(calls, 1) as f64;
+        (goes_on && calls >= MANY && bytes <= SMALL && code >= MUCH * facts.whole_ns)
+            .then_some((calls, bytes, code, name))
+    };
+    let (calls, bytes, code, name) = small(of_files).or_else(|| small(piped))?;
     let part = 1.0 - bytes / LARGE;
     let program = facts.in_layers(&[Layer::Application]);
     let saved = Saved::of(
@@ -144,7 +148,6 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
         f64::midpoint(0.0, code) * part,
         (code + program) * part,
     );
-    let name = ["reads", "writes"][way];
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
@@ -167,6 +170,7 @@ mod tests {
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
     use crate::digest::Layer;
+    use crate::digest::piped::Piped;
 
     #[test]
     fn costs() {
@@ -187,6 +191,9 @@ mod tests {
             ("MUCH", |a, x| a.digest.time.ns[0][CPU] = x, 2.5e5, 2.49e5),
         ];
         hold_cost(&RULE, small, (49.8, 0.8), edges);
+        let piped = || Alone::of(|a| a.digest.workload.piped = Piped { calls: 2000, bytes: 32_000, ns: 5e5 });
+        let edges: &[AloneEdge] = &[("MUCH, piped", |a, x| a.digest.workload.piped.ns = x, 2.5e5, 2.49e5)];
+        hold_cost(&RULE, piped, (49.8, 0.8), edges);
         let mut larger = small();
         calls(&mut larger, 2000.0, 512.0);
         let saves = larger.ask(&RULE).expect("a cost").saves_pct;

@@ -95,8 +95,8 @@ const IDLE: f64 = 0.7;
 const ALONE: (f64, Bounds) = (0.85, [0.9, 1.0]);
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    let stopped = facts.digest.wall.as_ref().map_or([(0.0, 0); 2], |wall| wall.stopped);
-    if stopped[0].0 + stopped[1].0 > facts.sleeps.1 {
+    let stopped = facts.digest.wall.as_ref().map_or([(0.0, 0); 3], |wall| wall.stopped);
+    if stopped.iter().map(|(ns, _)| ns).sum::<f64>() > facts.sleeps.1 {
         return Some(from_outside(facts, stopped));
     }
     let locked = facts.digest.wall.as_ref().map_or((0.0, 0), |wall| wall.locked);
@@ -151,15 +151,17 @@ fn for_locks(facts: &Facts<'_>, (ns, times): (f64, u64)) -> Cost {
 }
 
 /// Somebody else stops the program.
-fn from_outside(facts: &Facts<'_>, [by_signal, by_tracer]: [(f64, u64); 2]) -> Cost {
-    let traced = by_tracer.0 > by_signal.0;
-    let (who, setting, (ns, times)) = if traced {
-        ("a tracer", "no tracer (strace, a debugger) attached to the program", by_tracer)
-    } else {
-        ("SIGSTOP or a terminal", "the process that sends SIGSTOP", by_signal)
-    };
+fn from_outside(facts: &Facts<'_>, stopped: [(f64, u64); 3]) -> Cost {
+    let most = (0..stopped.len()).max_by(|a, b| stopped[*a].0.total_cmp(&stopped[*b].0)).unwrap_or(0);
+    let traced = most == 1;
+    let (who, setting) = [
+        ("SIGSTOP or a terminal", "the process that sends SIGSTOP"),
+        ("a tracer", "no tracer (strace, a debugger) attached to the program"),
+        ("a freezer", "a control group that nobody freezes"),
+    ][most];
+    let (ns, times) = stopped[most];
     // A tracer works meanwhile, and may be a part of the recorded command.
-    let pauses = facts.in_layers(&[Layer::Pause]).min(by_signal.0 + by_tracer.0);
+    let pauses = facts.in_layers(&[Layer::Pause]).min(stopped.iter().map(|(ns, _)| ns).sum());
     let lost = if traced { ns.min(facts.whole_ns).max(pauses) } else { pauses };
     let (confidence, bounds) = ALONE;
     Cost {
@@ -180,7 +182,8 @@ fn from_outside(facts: &Facts<'_>, [by_signal, by_tracer]: [(f64, u64); 2]) -> C
 mod tests {
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
-    use crate::digest::{Digest, KIND_OTHER, Layer, wall::Wall};
+    use crate::digest::wall::{FROZEN, Wall};
+    use crate::digest::{Digest, KIND_OTHER, Layer};
 
     /// Ten equal calls with pauses of 100 us, then of 150 us, during which no other is in progress.
     fn pauses() -> Pair {
@@ -269,7 +272,7 @@ mod tests {
             ("IDLE", |a, x| of(a, 10.0, x), 8.5e5, 8.6e5),
         ];
         hold_cost(&RULE, sleeps, (50.0, 0.85), edges);
-        for by in 0..2 {
+        for by in 0..=FROZEN {
             let stopped = || {
                 Alone::of(|a| {
                     a.sleeps = (0, 1e5);
