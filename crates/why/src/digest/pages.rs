@@ -15,7 +15,7 @@ type Pages = (u32, u64, u32);
 impl Call {
     /// Whether a page at a sector is one of a map: they are a device's own, which lie in it where their numbers say.
     pub(super) fn is_map(&self, file: u32, page: u64, sector: u64) -> bool {
-        file != self.file && page * PAGE_SECTORS == sector
+        file != self.file && page == sector / PAGE_SECTORS
     }
 
     /// Takes the pages that a read carries off those that wait for one; whether the call asks for any of them.

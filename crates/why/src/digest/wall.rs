@@ -5,7 +5,8 @@
 //! ready      CPU wait: woken or preempted, and not running
 //! blocked    in a call, a fault, or without a call where no signal wakes it: until the request that it waits for is
 //!            queued (lock, journal), inserted (plug), issued (elevator), done (device)
-//! asleep     in pipes, sockets, futexes, poll, wait, or stopped: idle; if all tasks are, the program pauses
+//! asleep     in pipes, sockets, futexes, poll, wait, or stopped: idle; if all tasks are, the program pauses, or waits
+//!            for its asynchronous calls: where their requests are
 //! ```
 //! At each moment the tasks that are not idle share the time, so that all of it adds up to the clock's. The request
 //! that a task waits for is, in this order: the last of its own that is done while it is blocked; the last that carries
@@ -263,6 +264,8 @@ struct Walk<'a> {
     stopped: HashMap<u32, Nanos>,
     /// Since when tasks reclaim memory.
     reclaim: HashMap<u32, Nanos>,
+    /// Sleeps on purpose.
+    slept: Vec<(Nanos, Nanos)>,
 }
 
 impl Walk<'_> {
@@ -365,7 +368,10 @@ impl Walk<'_> {
         let doing = interval.map(|interval| interval.doing);
         let kind = self.kind(doing);
         match doing {
-            Some(Doing::Sleep) => return self.push(from, to, None),
+            Some(Doing::Sleep) => {
+                self.slept.push((from, to));
+                return self.push(from, to, None);
+            }
             Some(Doing::Lock) => {
                 self.wall.locked.0 += to.saturating_sub(from).0 as f64;
                 self.wall.locked.1 += 1;
@@ -455,6 +461,7 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
         reaped: usize::from(writes.len() > reads.len()),
         stopped: HashMap::new(),
         reclaim: HashMap::new(),
+        slept: Vec::new(),
         workers: tree.iter().copied().filter(is_worker).collect(),
     };
     let mut states: BTreeMap<u32, State> = BTreeMap::new();
@@ -533,46 +540,75 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
     }
     walk.wall.held_back = joined.calls.iter().map(|call| u64::from(call.held_back)).sum();
     let mut wall = walk.wall;
-    share(&walk.out, begin, end, &mut wall);
+    let background = background(joined, &walk.slept);
+    share([&walk.out, &background], begin, end, &mut wall);
     wall.blocks = blocks(joined, begin, end);
     Some(wall)
 }
 
-/// Gives each moment to the tasks that are not idle, in equal parts.
-fn share(segments: &[Segment], begin: Nanos, end: Nanos, wall: &mut Wall) {
-    let mut changes: Vec<(Nanos, i32, usize)> = Vec::new();
-    for segment in segments {
-        let Some((kind, layer)) = segment.owner else { continue };
+/// Where the requests of asynchronous calls are, and the program's sleeps: nobody's.
+fn background(joined: &Joined, slept: &[(Nanos, Nanos)]) -> Vec<Segment> {
+    let mut out: Vec<Segment> = slept.iter().map(|(from, to)| Segment { from: *from, to: *to, owner: None }).collect();
+    for call in joined.calls.iter().filter(|call| matches!(call.beside, Some(Way::Aio | Way::Ring))) {
+        let last = call.requests.iter().map(|request| &joined.requests[*request as usize]);
+        let Some(request) = last.max_by_key(|request| request.completed) else { continue };
+        let Some(done) = request.completed else { continue };
+        let issued = request.issued.unwrap_or(done).max(call.start);
+        for (from, to, layer) in [(call.start, issued, Layer::Elevator), (issued, done, Layer::Device)] {
+            out.push(Segment { from, to, owner: Some((kind_of(call.op), layer)) });
+        }
+    }
+    out
+}
+
+/// Who has the moments: how many of each kind and layer, and all of them.
+struct Owners {
+    counts: [i32; KINDS * LAYERS.len()],
+    all: i32,
+}
+
+impl Owners {
+    const NONE: Owners = Owners { counts: [0; KINDS * LAYERS.len()], all: 0 };
+
+    /// They have this time in equal parts.
+    fn pass(&self, ns: f64, wall: &mut Wall) {
+        for (owner, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            wall.ns[owner / LAYERS.len()][owner % LAYERS.len()] += ns * f64::from(*count) / f64::from(self.all);
+        }
+    }
+}
+
+/// Gives each moment to the tasks that are not idle, in equal parts; without any to the background, unless a task
+/// sleeps on purpose; else the program pauses.
+fn share(segments: [&[Segment]; 2], begin: Nanos, end: Nanos, wall: &mut Wall) {
+    let mut changes: Vec<(Nanos, i32, usize, Option<usize>)> = Vec::new();
+    for (of, segment) in (0..).zip(segments).flat_map(|(of, list)| list.iter().map(move |segment| (of, segment))) {
         let (from, to) = (segment.from.clamp(begin, end), segment.to.clamp(begin, end));
-        if to > from {
-            let owner = kind * LAYERS.len() + layer as usize;
-            changes.push((from, 1, owner));
-            changes.push((to, -1, owner));
+        if to > from && (of == 1 || segment.owner.is_some()) {
+            let owner = segment.owner.map(|(kind, layer)| kind * LAYERS.len() + layer as usize);
+            changes.push((from, 1, of, owner));
+            changes.push((to, -1, of, owner));
         }
     }
     changes.sort_unstable_by_key(|(at, ..)| *at);
-    let mut counts = [0_i32; KINDS * LAYERS.len()];
-    let (mut all, mut at) = (0, begin);
-    let mut pass = |counts: &[i32], all: i32, from: Nanos, to: Nanos| {
-        let passed = to.saturating_sub(from).0 as f64;
-        if passed <= 0.0 {
-            return;
-        }
-        if all <= 0 {
-            wall.ns[KIND_OTHER][Layer::Pause as usize] += passed;
-            return;
-        }
-        for (owner, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            wall.ns[owner / LAYERS.len()][owner % LAYERS.len()] += passed * f64::from(*count) / f64::from(all);
-        }
-    };
-    for (when, change, owner) in changes {
-        pass(&counts, all, at, when);
+    changes.push((end, 0, 1, None));
+    let (mut owners, mut asleep, mut at) = ([Owners::NONE; 2], 0, begin);
+    for (when, change, of, owner) in changes {
+        let passed = when.saturating_sub(at).0 as f64;
         at = when;
-        counts[owner] += change;
-        all += change;
+        match &owners {
+            [tasks, _] if tasks.all > 0 => tasks.pass(passed, wall),
+            [_, background] if background.all > 0 && asleep == 0 => background.pass(passed, wall),
+            _ => wall.ns[KIND_OTHER][Layer::Pause as usize] += passed,
+        }
+        match owner {
+            Some(owner) => {
+                owners[of].counts[owner] += change;
+                owners[of].all += change;
+            }
+            None => asleep += change,
+        }
     }
-    pass(&counts, all, at, end);
 }
 
 /// Times of stretches with equally many calls.

@@ -98,7 +98,7 @@ pub(super) fn keeps_busy(facts: &Facts<'_>) -> bool {
 }
 
 /// Small reads, one by one, each of which takes longer than any sound device of this kind does.
-fn far(facts: &Facts<'_>) -> Option<Cost> {
+pub(super) fn far(facts: &Facts<'_>) -> Option<Cost> {
     let (sectors, nr) = own(facts, 0);
     let (limit, usual, sound) = match facts.of_disk("rotational")? {
         "1" => (LONG_SEEK, USUAL_SEEK, SOUND_SEEK),

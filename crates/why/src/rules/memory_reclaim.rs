@@ -100,7 +100,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     // Pages that are read again are waited for again, by others that want them, too.
     let again = cache.again.min(cache.reclaimed) as f64;
     // Calls that list and look up read, too.
-    let waits = facts.of_kinds(instead::kinds(0), &TRIPS) + facts.of_kinds(&[0], &[Layer::Lock]);
+    let waits = facts.of_kinds(instead::kinds(0), &TRIPS) + facts.of_kinds(&[0], &[Layer::Lock, Layer::Cpu]);
     let waits = waits * again / (cache.added.max(1)) as f64;
     let swapped = from_swap(facts);
     let swap_waits = facts.of_kinds(instead::kinds(0), &TRIPS) * swapped;

@@ -2,7 +2,7 @@
 
 use super::cost::{Cost, Facts, MARKED, SEEN, TRIPS};
 use super::instead::{self, Saved};
-use super::{Figure, Match, Rule, Switch, grade};
+use super::{Figure, Match, Rule, Switch, device_latency, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
 use iowhy_stack::units::SECTOR_BYTES;
@@ -67,7 +67,25 @@ const USUAL_BLOCKS: f64 = 32.0;
 const BLOCK_SECTORS: f64 = 8.0;
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    inodes(facts).or_else(|| mapping(facts))
+    inodes(facts).or_else(|| mapping(facts)).or_else(|| cold(facts))
+}
+
+/// Inodes and folders that come one by one from a slow device: what is kept of them needs no device.
+fn cold(facts: &Facts<'_>) -> Option<Cost> {
+    let (meta, reads) = (facts.digest.commands.meta[0], facts.digest.commands.issued[0]);
+    if meta < LOOKUPS || (meta as f64) < MOSTLY * reads as f64 || device_latency::far(facts).is_none() {
+        return None;
+    }
+    let waits = facts.of_kinds(instead::kinds(0), &TRIPS);
+    let saved = Saved::of(waits * super::reads::share(meta, reads).min(1.0), f64::midpoint(0.0, waits), waits);
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!("{meta} of {reads} reads are of inodes, folders and maps that are not in memory, one by one"),
+        setting: "metadata in memory (a run before, vfs_cache_pressure), or several tasks that look at once".to_owned(),
+        evidence: vec![("reads of metadata", meta as f64, Unit::Count), ("time that reads wait", waits, Unit::Ns)],
+    })
 }
 
 /// Inodes that are read in fewer blocks at a time than usual.
@@ -196,5 +214,20 @@ mod tests {
             ("BLOCK_SECTORS", |a, x| a.requests(0, 100, x as u64, 6e5), 8.0, 256.0),
         ];
         hold_cost(&RULE, inodes, (49.0, 0.85), edges);
+        let cold = || {
+            Alone::of(|a| {
+                a.set("recording", "disk", "sda");
+                a.set("sda", "rotational", "0");
+                a.digest.elapsed = iowhy_stack::units::Nanos(600_000_000);
+                a.requests(0, 100, 8, 5e8);
+                a.digest.commands.busy = 500_000_000;
+                a.digest.commands.meta[0] = 90;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("MOSTLY, cold", |a, x| a.digest.commands.meta[0] = x as u64, 50.0, 49.0),
+            ("a slow device", |a, x| a.requests(0, 100, 8, x), 5e8, 1.9e8),
+        ];
+        hold_cost(&RULE, cold, (75.0, 0.8), edges);
     }
 }

@@ -92,6 +92,9 @@ const FEW_TAGS: f64 = 16.0;
 const FULL_OF_TAGS: f64 = 0.8;
 const BUSY: f64 = 0.8;
 const LATE: f64 = 0.2;
+/// Calls at once for each tag, and part of the time that requests wait in the elevator, from which on tags are few.
+const MANY: f64 = 2.0;
+const HELD: f64 = 0.3;
 /// Requests of a queue as a kernel makes it.
 const USUAL: f64 = 64.0;
 
@@ -109,7 +112,12 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let at_once = commands.at_once();
     let tags = f64::from(commands.deepest);
     let full = tags < FEW_TAGS && at_once >= FULL_OF_TAGS * tags && commands.busy as f64 >= BUSY * facts.whole_ns;
-    let few_tags = few.is_none() && full && late >= LATE;
+    // With an elevator requests wait there, and get their tags at once; on an arm the order is worth the wait.
+    let many = f64::from(facts.digest.workload.concurrency) >= MANY * tags && tags >= 1.0;
+    let held = many
+        && facts.of_disk("rotational") == Some("0")
+        && facts.in_layers(&[Layer::Elevator]) >= HELD * facts.whole_ns;
+    let few_tags = few.is_none() && full && (late >= LATE || held);
     let limit = match () {
         () if strict => 1.0,
         () if few_tags => tags,
@@ -133,8 +141,12 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
                 "bfq's strict_guarantees=1: the device has {at_once:.1} requests while it is busy, and others wait"
             ),
             false if few_tags => format!(
-                "the device takes {tags:.0} requests at a time, and {:.0} % of the reads wait for one to end",
-                100.0 * late
+                "the device takes {tags:.0} requests at a time, {}",
+                if late >= LATE {
+                    format!("and {:.0} % of the reads wait for one to end", 100.0 * late)
+                } else {
+                    "and others wait in the elevator meanwhile".to_owned()
+                }
             ),
             false => format!(
                 "{key}={limit:.0}: the device has {at_once:.1} requests while it is busy, and no more may be made"
@@ -247,6 +259,21 @@ mod tests {
             ("LATE", |a, x| a.digest.commands.late_tags[0] = x as u64, 20.0, 19.0),
             ("nr_requests", |a, x| a.set("sda", "nr_requests", &x.to_string()), 32.0, 31.0),
         ];
+        let held = || {
+            Alone::of(|a| {
+                *a = few_tags();
+                a.set("sda", "rotational", "0");
+                a.digest.commands.late_tags[0] = 0;
+                a.digest.workload.concurrency = 32;
+                a.digest.time.ns[0][Layer::Elevator as usize] = 5e5;
+            })
+        };
+        let in_elevator: &[AloneEdge] = &[
+            ("MANY", |a, x| a.digest.workload.concurrency = x as u32, 8.0, 7.0),
+            ("HELD", |a, x| a.digest.time.ns[0][Layer::Elevator as usize] = x, 3e5, 2.9e5),
+            ("an arm", |a, x| a.set("sda", "rotational", &x.to_string()), 0.0, 1.0),
+        ];
+        hold_cost(&RULE, held, (97.5, 0.8), in_elevator);
         fn busy(a: &mut Alone, ns: f64) {
             a.digest.commands.busy = ns as u64;
             a.digest.commands.classes = [(Class::default(), spread(100, ns / 25.0))].into();

@@ -121,7 +121,7 @@ fn of_some_files(facts: &Facts<'_>) -> Option<Cost> {
     if (writes as f64) < ENOUGH || part < MOSTLY {
         return None;
     }
-    let time = part.min(1.0) * facts.of_kinds(&[1], &[IO, &[Layer::Ready]].concat());
+    let time = part.min(1.0) * (facts.of_kinds(&[1], &[IO, &[Layer::Ready]].concat()) + code(facts));
     let saved = Saved::of(time, LEAST * time, time);
     Some(Cost {
         ns: saved.ns,
@@ -184,6 +184,14 @@ fn of_names(facts: &Facts<'_>) -> Option<Cost> {
     })
 }
 
+/// Time of the kernel's code that writes cost beyond calls that copy pages, ns.
+fn code(facts: &Facts<'_>) -> f64 {
+    let workload = &facts.digest.workload;
+    let pages = workload.bytes[1] as f64 / PAGE_BYTES as f64;
+    let cpu = facts.of_kinds(&[1], &[Layer::Cpu]);
+    facts.code.map_or(0.0, |code| (cpu - code.call_ns * workload.calls[1] as f64 - code.page_ns * pages).max(0.0))
+}
+
 fn of_writes(facts: &Facts<'_>) -> Option<Cost> {
     let workload = &facts.digest.workload;
     let writes = workload.calls[1] as f64;
@@ -194,12 +202,10 @@ fn of_writes(facts: &Facts<'_>) -> Option<Cost> {
     let mounted = facts.mounted_with("sync");
     let (without, with) = ALONE;
     let time = facts.of_kinds(&[1], IO);
-    // Each wait ends with one for a CPU, and what is not submitted is no code; what stays is a call that copies pages.
+    // Each wait ends with one for a CPU, and what is not submitted is no code. Names wait on such a mount, too.
     // The least is for data that have to be on the medium at the end: the device's own time is waited for then.
-    let [ready, cpu] = [Layer::Ready, Layer::Cpu].map(|layer| facts.of_kinds(&[1], &[layer]));
-    let pages = workload.bytes[1] as f64 / PAGE_BYTES as f64;
-    let code = facts.code.map_or(0.0, |code| (cpu - code.call_ns * writes - code.page_ns * pages).max(0.0));
-    let all = time + ready + code;
+    let names = if mounted.is_some() { facts.of_kinds(&[KIND_OTHER], &[IO, &[Layer::Ready]].concat()) } else { 0.0 };
+    let all = time + facts.of_kinds(&[1], &[Layer::Ready]) + code(facts) + names;
     let saved = Saved::of(all, all - (facts.digest.commands.own_busy[1] as f64).min(time), all);
     Some(Cost {
         ns: saved.ns,
