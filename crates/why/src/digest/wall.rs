@@ -19,7 +19,7 @@ use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Rwbs, Seen, Trace};
 use iowhy_stack::units::Nanos;
 
-use super::{KIND_OTHER, KINDS, LAYERS, Layer, kind_of};
+use super::{KIND_OTHER, KIND_SYNC, KINDS, LAYERS, Layer, kind_of};
 use iowhy_trace::fields::{WAITS_FOR_DESCRIPTORS, field};
 use iowhy_trace::join::beside::{is_other, worker_of};
 use iowhy_trace::join::{Joined, NoFile, Way};
@@ -117,7 +117,8 @@ const WAITS_FOR_LOCK: [&str; 4] = ["7", "0x7", "38", "0x26"];
 fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nanos) -> HashMap<u32, Vec<Interval>> {
     let mut all: HashMap<u32, Vec<Interval>> = HashMap::new();
     for (place, call) in joined.calls.iter().enumerate() {
-        let no_data = joined.no_file.get(&call.call) == Some(&NoFile::NoData);
+        // A sync waits for whatever its descriptor's file system writes.
+        let no_data = joined.no_file.get(&call.call) == Some(&NoFile::NoData) && kind_of(call.op) != KIND_SYNC;
         if matches!(call.beside, Some(Way::Aio | Way::Ring)) || no_data {
             continue;
         }
@@ -411,7 +412,9 @@ impl Walk<'_> {
         self.push(allocated, inserted, Some((kind, Layer::Plug)));
         self.push(inserted, issued, Some((kind, Layer::Elevator)));
         self.push(issued, done, Some((kind, Layer::Device)));
-        self.push(done, to, Some((kind, Layer::Ready)));
+        // One that ends long before is not what it has waited for to the end.
+        let woken = to.saturating_sub(done).0 <= WOKEN_WITHIN;
+        self.push(done, to, Some((kind, if woken { Layer::Ready } else { Layer::Lock })));
     }
 
     /// Blocked without a request of its own: by concurrent writes, else by a lock or the journal.

@@ -71,7 +71,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 /// Waits in io_submit for each call: where a map of blocks is read first, a few wait in any case.
 const WAITING: f64 = 0.1;
 /// The part of the waits that goes if calls overlap: likely, and at least.
-const OVERLAPS: f64 = 0.8;
+const OVERLAPS: f64 = 0.95;
 const LEAST: f64 = 0.3;
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
@@ -133,7 +133,7 @@ mod tests {
         };
         let edges: &[AloneEdge] =
             &[("WAITING", |a, x| a.digest.wall.get_or_insert_default().submitting.1 = x as u64, 1.0, 0.0)];
-        hold_cost(&RULE, waits, (40.0, 0.85), edges);
+        hold_cost(&RULE, waits, (47.5, 0.85), edges);
         let found = waits().ask(&RULE).expect("a cost");
         assert!((found.bounds_pct[0] - 15.0).abs() < 0.1, "{}, {}: {found:?}", "LEAST", "OVERLAPS");
     }

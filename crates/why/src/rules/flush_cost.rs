@@ -84,7 +84,7 @@ const LONG: (f64, f64) = (5e6, 10.0);
 /// Part of the cost that goes for certain: without a volatile cache the writes themselves take longer.
 const LEAST_SAVED: f64 = 0.5;
 
-fn cost(facts: &Facts<'_>) -> Option<Cost> {
+pub(super) fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let sync = &facts.digest.sync;
     let each = sync.flush.mean();
     let (_, nr) = instead::own(facts, 1);

@@ -104,8 +104,12 @@ const ENOUGH: u64 = 16;
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let cache = &facts.digest.cache;
     let clearing = cache.direct_cleared.iter().sum::<u64>();
+
     let part = share(clearing, direct(facts.digest));
-    let own = share(cache.direct_over_own, direct(facts.digest));
+    // Of pages that were there before only what was written into them is its own.
+    let buffered = facts.digest.workload.calls[1].saturating_sub(facts.digest.workload.direct[1]);
+    let dirtied = cache.direct_cleared[0].min(buffered);
+    let own = share(cache.direct_over_own.max(dirtied), direct(facts.digest));
     if clearing < ENOUGH || part <= MANY || own <= OWN * part {
         return None;
     }
@@ -150,6 +154,12 @@ mod tests {
             ("ENOUGH", |a, x| a.digest.cache.direct_cleared[0] = x as u64, 16.0, 15.0),
             ("MANY, alone", |a, x| a.digest.workload.direct[0] = x as u64, 999.0, 1000.0),
             ("OWN, alone", |a, x| a.digest.cache.direct_over_own = x as u64, 26.0, 25.0),
+            (
+                "OWN, dirtied",
+                |a, x| (a.digest.cache.direct_over_own, a.digest.workload.calls[1]) = (0, x as u64),
+                26.0,
+                25.0,
+            ),
         ];
         hold_cost(&RULE, alone, (60.0, 0.85), edges);
         let found = alone().ask(&RULE).expect("a cost");

@@ -208,6 +208,10 @@ fn raised(facts: &Facts<'_>, limit: f64) -> bool {
     limit > USUAL_KB.max(REQUESTS_AHEAD * preferred.unwrap_or(request))
 }
 
+/// Part of the pages in vain from which on reads come at random places, and KiB of a window for such.
+const AT_RANDOM: f64 = 0.9;
+const LEAST_KB: f64 = 16.0;
+
 /// The cost of a read-ahead limit above the kernel's own, many of whose pages no read uses.
 pub(super) fn cost_of_waste(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
@@ -226,7 +230,9 @@ pub(super) fn cost_of_waste(facts: &Facts<'_>) -> Option<Cost> {
     // A window that is larger than a request has several, and its reader waits for the first.
     let window = share(all_pages(d), d.windows.count.iter().sum()) * PAGE_SECTORS as f64;
     let from = instead::own(facts, 0).0.max(window);
-    let to = (from * (1.0 - in_vain)).max(USUAL_KB * 1024.0 / SECTOR_BYTES as f64);
+    // Where nearly all is in vain, reads come at random places: windows of the usual size would be, too.
+    let kib = if in_vain >= AT_RANDOM { LEAST_KB } else { USUAL_KB };
+    let to = (from * (1.0 - in_vain)).max(kib * 1024.0 / SECTOR_BYTES as f64);
     if in_vain < IN_VAIN || to >= from {
         return None;
     }
@@ -244,7 +250,7 @@ pub(super) fn cost_of_waste(facts: &Facts<'_>) -> Option<Cost> {
             "read_ahead_kb={limit:.0}: {:.0} % of the pages that are read remain unused, and {USUAL_KB:.0} is usual",
             100.0 * in_vain
         ),
-        setting: format!("read_ahead_kb={USUAL_KB:.0}"),
+        setting: format!("read_ahead_kb={kib:.0}"),
         evidence: vec![
             ("pages in a window", share(all_pages(d), d.windows.count.iter().sum()), Unit::Pages),
             ("pages read in vain", unused as f64, Unit::Pages),
@@ -389,6 +395,17 @@ mod costs {
         ];
         // 1 - sqrt(1/2).
         hold_cost(&window_too_large::RULE, reads, (29.3, 0.85), edges);
+        for (limit, used, setting, pct) in [
+            ("AT_RANDOM, less", 257, "read_ahead_kb=128", 64.6),
+            ("AT_RANDOM", 256, "read_ahead_kb=16", 68.4),
+            ("LEAST_KB", 0, "read_ahead_kb=16", 87.5),
+        ] {
+            let mut random = reads();
+            random.digest.windows.used = used;
+            let found = random.ask(&window_too_large::RULE).expect("a cost");
+            assert_eq!(found.cost.setting, setting, "{limit}");
+            assert!((found.saves_pct - pct).abs() < 0.1, "{limit}: {}", found.saves_pct);
+        }
         // Each fault on a page in the cache stands for 16 touched ones.
         let faults = || {
             Alone::of(|a| {

@@ -148,7 +148,8 @@ fn served(facts: &Facts<'_>) -> Option<Cost> {
     if own as f64 > ELSEWHERE * bytes as f64 {
         return None;
     }
-    let waits = facts.in_layers(&[Layer::Pause, Layer::Lock, Layer::Journal]) - facts.sleeps.1;
+    // Each wait for it ends with one for a CPU, as that of the server's does.
+    let waits = facts.in_layers(&[Layer::Pause, Layer::Lock, Layer::Journal, Layer::Ready]) - facts.sleeps.1;
     Some(Cost {
         ns: waits,
         bounds: PARTS,

@@ -2,7 +2,7 @@
 
 use super::cost::{Cost, Facts, SEEN};
 use super::instead::Saved;
-use super::{Figure, Match, Rule, grade};
+use super::{Figure, Match, Rule, flush_cost, grade};
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::KIND_SYNC;
 
@@ -109,7 +109,11 @@ const MUCH: f64 = 0.35;
 const LEAST: f64 = 0.5;
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    of_files(facts).or_else(|| in_a_loop(facts))
+    // Where each flush takes long, that is what the syncs wait for.
+    match flush_cost::cost(facts) {
+        Some(_) => None,
+        None => of_files(facts).or_else(|| in_a_loop(facts)),
+    }
 }
 
 /// Syncs of one task that nobody waits for one by one: fewer may be a day's transactions.
