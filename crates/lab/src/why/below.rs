@@ -19,7 +19,7 @@ use iowhy_trace::join::beside::is_other;
 use iowhy_trace::settings::Settings;
 use iowhy_why::digest::{Digest, Spread};
 
-/// What is done below.
+/// Doings below.
 #[derive(Debug, Default)]
 pub(super) struct Below {
     /// Time of the layers between both disks, ns.

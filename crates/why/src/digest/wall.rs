@@ -363,6 +363,19 @@ impl Walk<'_> {
         self.push(from, at, Some((kind, Layer::Ready)));
     }
 
+    /// Doings of tasks as the recording ends.
+    fn ends(&mut self, states: BTreeMap<u32, State>, end: Nanos) {
+        for (pid, state) in states {
+            match state {
+                State::Running(from) => self.ran(pid, from, end),
+                State::Ready(from) => self.push(from, end, Some((KIND_OTHER, Layer::Ready))),
+                State::Blocked(from, deep) => self.blocked(pid, (from, end), deep, u32::MAX),
+                State::Stopped(from, traced) => self.stopped((from, end), usize::from(traced)),
+                State::Gone => {}
+            }
+        }
+    }
+
     /// A stretch without the CPU that ends with being woken on a CPU.
     fn blocked(&mut self, pid: u32, (from, to): (Nanos, Nanos), deep: bool, cpu: u32) {
         let interval = self.doing(pid, from);
@@ -532,15 +545,7 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
             _ => {}
         }
     }
-    for (pid, state) in states {
-        match state {
-            State::Running(from) => walk.ran(pid, from, end),
-            State::Ready(from) => walk.push(from, end, Some((KIND_OTHER, Layer::Ready))),
-            State::Blocked(from, deep) => walk.blocked(pid, (from, end), deep, u32::MAX),
-            State::Stopped(from, traced) => walk.stopped((from, end), usize::from(traced)),
-            State::Gone => {}
-        }
-    }
+    walk.ends(states, end);
     walk.wall.held_back = joined.calls.iter().map(|call| u64::from(call.held_back)).sum();
     let mut wall = walk.wall;
     let background = background(joined, &walk.slept);
@@ -564,7 +569,7 @@ fn background(joined: &Joined, slept: &[(Nanos, Nanos)]) -> Vec<Segment> {
     out
 }
 
-/// Who has the moments: how many of each kind and layer, and all of them.
+/// Those who have a moment: how many of each kind and layer, and all of them.
 struct Owners {
     counts: [i32; KINDS * LAYERS.len()],
     all: i32,

@@ -128,9 +128,9 @@ fn looped(facts: &Facts<'_>) -> Option<Cost> {
         confidence: SEEN,
         claim: match copies {
             Some(of) => {
-                format!("{disk} is an image on {of}: {:.0} ms of its requests are no data below", between / 1e6)
+                format!("{disk} is an image on {of}: {:.0} ms of its requests pass without data below", between / 1e6)
             }
-            None => format!("{}: {:.0} ms of its requests are no data below", layers.join(" on "), between / 1e6),
+            None => format!("{}: {:.0} ms of its requests pass without data below", layers.join(" on "), between / 1e6),
         },
         setting: "the files on the file system below, or the image on the disk itself".to_owned(),
         evidence: vec![("time of requests without data at the disk below", between, Unit::Ns)],
