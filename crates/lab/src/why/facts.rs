@@ -149,7 +149,7 @@ impl Facts {
             .map(|(layer, name)| (*name, digest.time.of(*layer) / slots))
             .collect();
         let in_syncs: f64 = LAYERS.iter().map(|(layer, _)| digest.time.within(&[KIND_SYNC], &[*layer])).sum();
-        let of_syncs = in_syncs > 0.5 * digest.time.total();
+        let of_syncs = digest.latency[KIND_SYNC].count() > 0 && in_syncs > 0.5 * digest.time.total();
         let calls = match (of_calls, of_syncs) {
             (true, true) => digest.latency[KIND_SYNC].count(),
             (true, false) => digest.operations(),

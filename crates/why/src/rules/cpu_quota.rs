@@ -101,7 +101,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 mod tests {
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, sure};
     use super::RULE;
-    use crate::digest::Layer;
+    use crate::digest::{Layer, wall::Wall};
+    use iowhy_trace::settings::Command;
 
     const READY: usize = Layer::Ready as usize;
 
@@ -135,5 +136,16 @@ mod tests {
         let edges: &[AloneEdge] =
             &[("THROTTLED, alone", |a, x| a.count("cpu_throttled_ns", x as u64), 100_000.0, 99_999.0)];
         hold_cost(&RULE, stopped, (40.0, 0.89), edges);
+        // Two tasks that are stopped together, and would run together.
+        let two = || {
+            Alone::of(|a| {
+                *a = stopped();
+                a.set("machine", "cpus", "2");
+                a.digest.time.ns[0][Layer::Cpu as usize] = 4e5;
+                a.digest.wall = Some(Wall { ready_ns: 1.4e6, ..Wall::default() });
+                a.digest.command = Some(Command { cpu_ns: [4e5 as u64, 0], ..Command::default() });
+            })
+        };
+        hold_cost(&RULE, two, (60.0, 0.89), &[]);
     }
 }

@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     needs: super::ISSUED,
     owns: super::Owns::Io,
     single: super::Single::Counts,
-    what: "Requests leave the order of their sectors on their way, or are asked for in an order that jumps.",
+    what: "Waiting requests leave the order of their sectors, or streams are mixed up on their way.",
     why: "Each jump of the arm takes milliseconds, in which a disk could transfer a megabyte; an order that jumps \
           between streams loses the look-ahead of the disk, too.",
     events: "As many requests of the same sizes as before, but more of them begin where the one before did not end, or \
