@@ -760,6 +760,23 @@ mod tests {
         }
     }
 
+    /// A direct write reads a block of a map, and is direct all the same; one that adds a page of its file is not.
+    #[test]
+    fn a_block_of_a_map_is_no_page_of_a_direct_write() {
+        for (added, direct) in [(1, 1), (0, 0)] {
+            let (op, file, dir, content) = (Op::Write, FileId(0), Dir::Write, Content::Data);
+            let whats = [
+                What::CallStart { op, file, offset: 0, len_bytes: 4096 },
+                What::PageAdd { file: FileId(added), page: PageIndex(50), nr_pages: 1 },
+                What::BioQueue { dir, content, sector: Sector(8), nr_sectors: 8 },
+                What::CallEnd { op, file, len_bytes: 4096 },
+            ];
+            let events: Vec<Event> =
+                (1..).zip(whats).map(|(at, what)| Event { at: Nanos(at), call: CallId(1), what }).collect();
+            assert_eq!(Digest::of(&events).workload.direct[1], direct, "a page of file {added}");
+        }
+    }
+
     /// A stream of two calls adds three pages, of which the second is cached, then a map's page: its read is one that
     /// the call waits for, and the page that was there a hole.
     #[test]

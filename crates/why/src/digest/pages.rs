@@ -93,7 +93,8 @@ impl Observer {
         };
         let call = &mut self.calls[call];
         call.cut = None;
-        call.touched_cache = true;
+        // A direct write may have to read blocks of a map: it has touched no page of its file.
+        call.touched_cache |= file == call.file || call.op == Op::Read;
         if call.op != Op::Read {
             return;
         }

@@ -97,6 +97,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 /// Share of the reads that go on where others ended, from which on pieces matter.
 const STREAMS: f64 = 0.5;
+/// Part of the reads that are faults, beyond which most requests may be theirs.
+const MAPPED: f64 = 0.5;
 /// Windows: with fewer, their mean is chance.
 const ENOUGH: u64 = 16;
 /// Windows, and requests in one, from which on it is not whatever the others are.
@@ -115,6 +117,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let apart = d.bios.could_join[0].saturating_sub(d.bios.joined[0]);
     let joinable = super::reads::share(apart, d.commands.issued[0]);
     let direct = super::reads::share(d.workload.direct[0], d.workload.calls[0]);
+    // Faults of code have no recorded windows of their own.
+    let mapped = super::reads::share(d.workload.mapped, d.workload.calls[0]);
     let windows = d.windows.sizes.count();
     // Pages are written into the cache, too, and so the requests have to be as many.
     let pieces = (window / size.max(1.0)).min(super::reads::share(d.commands.issued[0], windows));
@@ -123,6 +127,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let others = super::reads::uncached(d) > OTHERS;
     let streams = facts.streams >= STREAMS
         && direct < DIRECT
+        && mapped <= MAPPED
         && enough
         && !others
         && !window_closed_by_hits::parts_requests(facts);
@@ -253,6 +258,7 @@ mod tests {
             ("SIDE_BY_SIDE", |a, x| a.digest.commands.contiguous[0] = x as u64, 127.0, 128.0),
             ("SIDE_BY_SIDE, apart", |a, x| a.digest.bios.could_join[0] = x as u64, 127.0, 128.0),
             ("DIRECT, alone", |a, x| a.digest.workload.direct[0] = x as u64, 8.0, 9.0),
+            ("MAPPED", |a, x| a.digest.workload.mapped = x as u64, 5.0, 6.0),
         ];
         hold_cost(&super::RULE, parts, (75.0, 0.8), edges);
         // Measured is a read in order: it is the present requests that take their ways.
