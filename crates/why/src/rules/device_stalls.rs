@@ -7,6 +7,7 @@ use super::instead::Saved;
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
+use iowhy_stack::units::SECTOR_BYTES;
 
 pub(super) const RULE: Rule = Rule {
     name: "device-stalls",
@@ -88,6 +89,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 /// A command that takes as long is stalled on any drive, ns: seeks, queues and flushes of healthy ones are shorter.
 const LONG: f64 = 250e6;
+/// Bytes a second that are written to a disk with an arm all the time: it has no time to stand still.
+const STEADY: f64 = 80e6;
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let classes = facts.digest.commands.classes.values();
     let most = classes.clone().max_by_key(|class| class.count())?;
@@ -97,7 +100,10 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let excess = of(most.median()).min(facts.in_layers(&TRIPS));
     // Behind a neighbour's requests a command takes as long on a drive that never stands still.
     let crowded = !facts.others.is_empty() && facts.digest.foreign.in_the_way as f64 >= excess;
-    if excess <= 0.0 || crowded {
+    // A drive that writes as fast as it turns does not stand still: its cache is full now and then.
+    let written = facts.digest.commands.own_sectors[1] as f64 * SECTOR_BYTES as f64;
+    let writes = facts.of_disk("rotational") == Some("1") && written >= STEADY * facts.whole_ns / 1e9;
+    if excess <= 0.0 || crowded || writes {
         return None;
     }
     let saved = Saved::of(excess, excess.min(of(limit)), excess);
@@ -188,7 +194,13 @@ mod tests {
                 1e9,
                 1.3e9,
             ),
+            ("STEADY", steady, 312_499.0, 312_500.0),
         ];
+        fn steady(a: &mut Alone, sectors: f64) {
+            a.set("recording", "disk", "sda");
+            a.set("sda", "rotational", "1");
+            a.digest.commands.own_sectors[1] = sectors as u64;
+        }
         hold_cost(&RULE, stands, (60.4, 0.85), edges);
     }
 }
