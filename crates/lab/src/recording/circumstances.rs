@@ -314,20 +314,28 @@ fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
     // Those of the workload, of others, and of kernel threads, which work for either.
     let mut systems: [BTreeSet<Dev>; 3] = Default::default();
     for record in &trace.records {
-        let own = tree.as_ref().is_none_or(|tree| tree.contains(&record.pid));
-        let other = tree.as_ref().is_some_and(|tree| is_other(trace, tree, record.pid));
-        let of = &mut systems[if own { 0 } else { 2 - usize::from(other) }];
-        // Those that the workload itself has bios on come first.
-        if let Some(extent) = record.seen.extent() {
-            *requests.entry(extent.dev).or_default() += if own && tree.is_some() { 1 << 20 } else { 1 };
-            of.extend(matches!(record.seen, Seen::Queue(_)).then_some(extent.dev));
+        let extent = record.seen.extent();
+        let opened = match &record.seen {
+            Seen::Other { name, fields }
+                if matches!(name.as_str(), "iowhy:opened" | "iowhy:descriptor")
+                    && field(fields, "kind") == Some("file") =>
+            {
+                device(fields)
+            }
+            Seen::Queue(extent) => Some(extent.dev),
+            seen => seen.file().map(|file| file.dev),
+        };
+        if extent.is_none() && opened.is_none() {
+            continue;
         }
-        of.extend(record.seen.file().map(|file| file.dev));
-        if let Seen::Other { name, fields } = &record.seen
-            && matches!(name.as_str(), "iowhy:opened" | "iowhy:descriptor")
-            && field(fields, "kind") == Some("file")
-        {
-            of.extend(device(fields));
+        let own = tree.as_ref().is_none_or(|tree| tree.contains(&record.pid));
+        // Those that the workload itself has bios on come first.
+        if let Some(extent) = extent {
+            *requests.entry(extent.dev).or_default() += if own && tree.is_some() { 1 << 20 } else { 1 };
+        }
+        let other = || tree.as_ref().is_some_and(|tree| is_other(trace, tree, record.pid));
+        if let Some(dev) = opened {
+            systems[if own { 0 } else { 2 - usize::from(other()) }].insert(dev);
         }
     }
     let mut disks: Vec<(Dev, u64)> = requests.iter().map(|(dev, n)| (*dev, *n)).collect();

@@ -398,11 +398,6 @@ struct Follower<'a> {
     work: Vec<Work>,
 }
 
-/// Whether a call is in flight while its task goes on.
-fn is_beside(call: &CallRecord) -> bool {
-    matches!(call.beside, Some(Way::Aio | Way::Ring))
-}
-
 impl Follower<'_> {
     fn follow(&mut self, at: Nanos, item: Item) {
         match item {
@@ -458,7 +453,7 @@ impl Follower<'_> {
     fn start(&mut self, at: Nanos, place: usize) {
         let joined = self.joined;
         let call = &joined.calls[place];
-        let beside = is_beside(call);
+        let beside = call.is_asynchronous();
         if !self.made.contains(&place) {
             self.tasks.entry(call.pid).or_default().busy += u32::from(!beside);
             return;
@@ -528,7 +523,7 @@ impl Follower<'_> {
 
     fn end(&mut self, at: Nanos, place: usize) {
         let call = &self.joined.calls[place];
-        let beside = is_beside(call);
+        let beside = call.is_asynchronous();
         let task = self.tasks.entry(call.pid).or_default();
         let spent = task.spent(at, true);
         if !beside {

@@ -148,7 +148,7 @@ impl Facts {
             .filter(|(layer, _)| whole(*layer))
             .map(|(layer, name)| (*name, digest.time.of(*layer) / slots))
             .collect();
-        let in_syncs: f64 = LAYERS.iter().map(|(layer, _)| digest.time.within(&[KIND_SYNC], &[*layer])).sum();
+        let in_syncs: f64 = digest.time.ns[KIND_SYNC].iter().sum();
         let of_syncs = digest.latency[KIND_SYNC].count() > 0 && in_syncs > 0.5 * digest.time.total();
         let calls = match (of_calls, of_syncs) {
             (true, true) => digest.latency[KIND_SYNC].count(),

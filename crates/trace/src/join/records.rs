@@ -166,6 +166,11 @@ impl CallRecord {
         }
     }
 
+    /// Whether it is in flight while its task goes on: libaio, io_uring.
+    pub fn is_asynchronous(&self) -> bool {
+        matches!(self.beside, Some(Way::Aio | Way::Ring))
+    }
+
     /// Bytes done, of one that failed none; those asked for if its end is not in the trace.
     pub fn moved(&self) -> u64 {
         self.result.map_or(self.len, |result| u64::try_from(result).unwrap_or(0))

@@ -22,7 +22,7 @@ use iowhy_stack::units::Nanos;
 use super::{KIND_OTHER, KIND_SYNC, KINDS, LAYERS, Layer, kind_of};
 use iowhy_trace::fields::{WAITS_FOR_DESCRIPTORS, field};
 use iowhy_trace::join::beside::{is_other, worker_of};
-use iowhy_trace::join::{Joined, NoFile, Way};
+use iowhy_trace::join::{Joined, NoFile};
 use iowhy_trace::settings::Settings;
 
 /// How long after a completion the task that waited for it is woken at most, ns.
@@ -119,7 +119,7 @@ fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nan
     for (place, call) in joined.calls.iter().enumerate() {
         // A sync waits for whatever its descriptor's file system writes.
         let no_data = joined.no_file.get(&call.call) == Some(&NoFile::NoData) && kind_of(call.op) != KIND_SYNC;
-        if matches!(call.beside, Some(Way::Aio | Way::Ring)) || no_data {
+        if call.is_asynchronous() || no_data {
             continue;
         }
         let doing = Doing::Call(place, kind_of(call.op));
@@ -247,8 +247,8 @@ enum State {
     Running(Nanos),
     Ready(Nanos),
     Blocked(Nanos, bool),
-    /// By a tracer, or by a signal.
-    Stopped(Nanos, bool),
+    /// By whom, as in [`Wall::stopped`].
+    Stopped(Nanos, usize),
     Gone,
 }
 
@@ -370,7 +370,7 @@ impl Walk<'_> {
                 State::Running(from) => self.ran(pid, from, end),
                 State::Ready(from) => self.push(from, end, Some((KIND_OTHER, Layer::Ready))),
                 State::Blocked(from, deep) => self.blocked(pid, (from, end), deep, u32::MAX),
-                State::Stopped(from, traced) => self.stopped((from, end), usize::from(traced)),
+                State::Stopped(from, by) => self.stopped((from, end), by),
                 State::Gone => {}
             }
         }
@@ -466,7 +466,7 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
     let of_command = settings.command.map(|command| command.span);
     let first = trace.records.iter().find(|record| own(record.pid) && record.at > Nanos(0)).map(|record| record.at);
     let [begin, end] = of_command.unwrap_or([first?, last]);
-    let asynchronous = joined.calls.iter().filter(|call| matches!(call.beside, Some(Way::Aio | Way::Ring)));
+    let asynchronous = joined.calls.iter().filter(|call| call.is_asynchronous());
     let (writes, reads): (Vec<_>, Vec<_>) = asynchronous.partition(|call| call.op != Op::Read);
     let is_worker = |pid: &u32| trace.name(*pid).and_then(worker_of).is_some();
     let mut walk = Walk {
@@ -496,7 +496,7 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
                     let after = match state & 0xff {
                         0 => State::Ready(at),
                         1 => State::Blocked(at, false),
-                        4 | 8 => State::Stopped(at, state & 8 != 0),
+                        4 | 8 => State::Stopped(at, usize::from(state & 8 != 0)),
                         0x10 | 0x20 | 0x80 => State::Gone,
                         _ => State::Blocked(at, true),
                     };
@@ -513,7 +513,7 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
                             walk.waited(*next, (from, at), name);
                         }
                         Some(State::Blocked(from, deep)) => walk.blocked(*next, (from, at), deep, record.cpu),
-                        Some(State::Stopped(from, traced)) => walk.stopped((from, at), usize::from(traced)),
+                        Some(State::Stopped(from, by)) => walk.stopped((from, at), by),
                         _ => {}
                     }
                     states.insert(*next, State::Running(at));
@@ -522,12 +522,12 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
             Seen::Wake { pid } if own(*pid) => {
                 match states.get(pid).copied() {
                     Some(State::Blocked(from, true))
-                        if is_other(trace, &tree, record.pid) && walk.is_frozen(*pid, (from, at), record.cpu) =>
+                        if walk.is_frozen(*pid, (from, at), record.cpu) && is_other(trace, &tree, record.pid) =>
                     {
                         walk.stopped((from, at), FROZEN);
                     }
                     Some(State::Blocked(from, deep)) => walk.blocked(*pid, (from, at), deep, record.cpu),
-                    Some(State::Stopped(from, traced)) => walk.stopped((from, at), usize::from(traced)),
+                    Some(State::Stopped(from, by)) => walk.stopped((from, at), by),
                     _ => continue,
                 }
                 takers.remove(pid);
@@ -557,7 +557,7 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
 /// Where the requests of asynchronous calls are, and the program's sleeps: nobody's.
 fn background(joined: &Joined, slept: &[(Nanos, Nanos)]) -> Vec<Segment> {
     let mut out: Vec<Segment> = slept.iter().map(|(from, to)| Segment { from: *from, to: *to, owner: None }).collect();
-    for call in joined.calls.iter().filter(|call| matches!(call.beside, Some(Way::Aio | Way::Ring))) {
+    for call in joined.calls.iter().filter(|call| call.is_asynchronous()) {
         let last = call.requests.iter().map(|request| &joined.requests[*request as usize]);
         let Some(request) = last.max_by_key(|request| request.completed) else { continue };
         let Some(done) = request.completed else { continue };

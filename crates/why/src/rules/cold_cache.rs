@@ -102,8 +102,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     // Pages of a file that is written anew come back without a read.
     let itself = cache.dropped.min(cache.again_by_reads);
     // An open of FUSE drops what its server has cached once more.
-    let served = |key: &str, kind: &str| key == "filesystem" && kind.starts_with("fuse");
-    let itself = if facts.settings.values.iter().any(|((_, key), kind)| served(key, kind)) { 0 } else { itself };
+    let itself = if facts.filesystem(|kind| kind.starts_with("fuse")).is_some() { 0 } else { itself };
     let enough = |dropped: u64| again > 0.0 && dropped as f64 >= BY_OTHERS * again && cache.reclaimed <= dropped;
     let (dropped, who, setting) = match (enough(by_others), enough(itself)) {
         (true, _) => (by_others, "another process", "the process that drops them (POSIX_FADV_DONTNEED, drop_caches)"),

@@ -165,6 +165,23 @@ impl Facts<'_> {
         found.map(|((_, key), value)| (key.as_str(), value.as_str()))
     }
 
+    /// Whether that disk has parts that turn, if that is known.
+    pub fn turns(&self) -> Option<bool> {
+        Some(self.of_disk("rotational")? == "1")
+    }
+
+    /// CPUs of the machine.
+    pub fn cpus(&self) -> Option<u64> {
+        self.settings.get("machine", "cpus")?.parse().ok()
+    }
+
+    /// The first file system of the recording whose kind is picked: where it is mounted, and its kind.
+    pub fn filesystem(&self, picks: impl Fn(&str) -> bool) -> Option<(&str, &str)> {
+        let mut kinds = self.settings.values.iter().filter(|((_, key), _)| key == "filesystem");
+        let found = kinds.find(|(_, kind)| picks(kind));
+        found.map(|((point, _), kind)| (point.as_str(), kind.as_str()))
+    }
+
     /// The options that some file system of the recording is mounted with, and one of them is `option`.
     pub fn mounted_with(&self, option: &str) -> Option<&str> {
         let options = self.settings.values.iter().filter(|((_, key), _)| key == "mount_options");

@@ -124,7 +124,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 
 /// CPUs that the workload may use, and those of the machine, if there are more.
 fn fewer_cpus(facts: &Facts<'_>) -> Option<(u64, u64)> {
-    let all: u64 = facts.settings.get("machine", "cpus")?.parse().ok()?;
+    let all = facts.cpus()?;
     let range = |words: &str| -> Option<u64> {
         let (from, to) = words.split_once('-').unwrap_or((words, words));
         to.parse::<u64>().ok()?.checked_sub(from.parse().ok()?)?.checked_add(1)

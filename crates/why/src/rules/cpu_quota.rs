@@ -62,11 +62,6 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 /// Confidence of the cost, and its bounds.
 const ALONE: (f64, Bounds) = (SURE, [0.8, 1.0]);
 
-/// CPUs of the machine, 1 if nobody knows.
-fn cpus(facts: &Facts<'_>) -> f64 {
-    facts.settings.get("machine", "cpus").and_then(|all| all.parse().ok()).map_or(1.0, |all: f64| all.max(1.0))
-}
-
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let (throttled, ready) = (facts.counter("cpu_throttled_ns"), facts.in_layers(&[Layer::Ready]));
     if throttled < THROTTLED * facts.whole_ns {
@@ -78,7 +73,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     // Tasks that are stopped together would run together, on as many CPUs as there are.
     let wall = facts.digest.wall.as_ref()?;
     let run = facts.in_layers(&[Layer::Application, Layer::Cpu]);
-    let at_once = ((wall.ready_ns + run) / (ready + run).max(1.0)).clamp(1.0, cpus(facts));
+    let at_once =
+        ((wall.ready_ns + run) / (ready + run).max(1.0)).clamp(1.0, facts.cpus().map_or(1.0, |all| all.max(1) as f64));
     let cpu = facts.digest.command.map_or(f64::INFINITY, |command| command.cpu_ns.iter().sum::<u64>() as f64);
     let together = (run - cpu / at_once).max(0.0);
     Some(Cost {

@@ -56,7 +56,7 @@ fn slow_medium(facts: &Facts<'_>, way: usize) -> Option<Cost> {
     let commands = &facts.digest.commands;
     let busy = commands.own_busy[way] as f64;
     let bytes = nr * sectors * SECTOR_BYTES as f64;
-    let besides = if facts.of_disk("rotational")? == "1" { TURN } else { WAY };
+    let besides = if facts.turns()? { TURN } else { WAY };
     let slow = bytes * 1e9 <= SLOWEST * (busy - besides * nr);
     let alone = if way == 0 {
         let [next, all] = reads_of(facts, |class| class.place == Place::Next);

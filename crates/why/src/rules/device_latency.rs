@@ -67,7 +67,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 
 /// A rotating disk without its write cache.
 fn unbuffered(facts: &Facts<'_>) -> Option<Cost> {
-    if facts.of_disk("rotational")? != "1" || facts.of_disk("write_cache")? != "write through" {
+    if !facts.turns()? || facts.of_disk("write_cache")? != "write through" {
         return None;
     }
     let (sectors, nr) = own(facts, 1);
@@ -100,9 +100,9 @@ pub(super) fn keeps_busy(facts: &Facts<'_>) -> bool {
 /// Small reads, one by one, each of which takes longer than any sound device of this kind does.
 pub(super) fn far(facts: &Facts<'_>) -> Option<Cost> {
     let (sectors, nr) = own(facts, 0);
-    let (limit, usual, sound) = match facts.of_disk("rotational")? {
-        "1" => (LONG_SEEK, USUAL_SEEK, SOUND_SEEK),
-        _ => (LONG, USUAL, SOUND),
+    let (limit, usual, sound) = match facts.turns()? {
+        true => (LONG_SEEK, USUAL_SEEK, SOUND_SEEK),
+        false => (LONG, USUAL, SOUND),
     };
     let busy = facts.digest.commands.own_busy[0] as f64;
     let sum: f64 = times(facts, 0).map(Spread::sum).sum();
@@ -135,7 +135,7 @@ pub(super) fn far(facts: &Facts<'_>) -> Option<Cost> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::cost::Paced;
     use super::super::device::tests::{bandwidth, latency};
     use super::super::edges::{Alone, AloneEdge, hold, hold_cost, spread};
@@ -163,7 +163,7 @@ mod tests {
     }
 
     /// 100 reads of 4 KiB that take 5 ms each, one by one.
-    fn remote() -> Alone {
+    pub(in super::super) fn remote() -> Alone {
         Alone::of(|a| {
             a.set("recording", "disk", "sda");
             a.set("sda", "rotational", "0");

@@ -102,7 +102,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let crowded = !facts.others.is_empty() && facts.digest.foreign.in_the_way as f64 >= excess;
     // A drive that writes as fast as it turns does not stand still: its cache is full now and then.
     let written = facts.digest.commands.own_sectors[1] as f64 * SECTOR_BYTES as f64;
-    let writes = facts.of_disk("rotational") == Some("1") && written >= STEADY * facts.whole_ns / 1e9;
+    let writes = facts.turns() == Some(true) && written >= STEADY * facts.whole_ns / 1e9;
     if excess <= 0.0 || crowded || writes {
         return None;
     }

@@ -90,7 +90,7 @@ pub(super) fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let (_, nr) = instead::own(facts, 1);
     let write = instead::times(facts, 1).map(Spread::sum).sum::<f64>() / nr.max(1.0);
     // On a disk that turns, every flush takes a turn or more.
-    if facts.number_of_disk("rotational") != Some(0.0)
+    if facts.turns() != Some(false)
         || sync.flush.count() < ENOUGH
         || nr == 0.0
         || each < LONG.0

@@ -183,7 +183,7 @@ pub(super) fn quieter(facts: &Facts<'_>) -> Saved {
     let long = (c.in_the_way as f64).min(waits) * long / all_took.max(1.0);
     // A stream on a disk that turns loses its place, too; it was measured without them, or with less of them.
     let (size, reads) = own(facts, 0);
-    let turns = facts.of_disk("rotational") == Some("1");
+    let turns = facts.turns() == Some(true);
     let loses_place = facts.streams >= STREAMS && turns;
     let alone = measured(facts.service, size).filter(|_| loses_place);
     let stream = alone.map_or(0.0, |ns| facts.of_kinds(kinds(0), &WAITS) - ns * reads);

@@ -170,7 +170,7 @@ fn of_the_program(facts: &Facts<'_>) -> Option<Cost> {
     let waits = facts.of_kinds(&[0], &TRIPS);
     let readers = f64::from(woken).min(AT_ONCE);
     // An arm serves one at a time, and gains by choosing.
-    let gains = if facts.of_disk("rotational") == Some("1") { readers.sqrt() } else { readers };
+    let gains = if facts.turns() == Some(true) { readers.sqrt() } else { readers };
     let saved = Saved::of(waits * (1.0 - 1.0 / gains), 0.0, waits);
     Some(Cost {
         ns: saved.ns,

@@ -153,7 +153,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let turns = facts.streams >= STREAMS && d.workload.concurrency > 1 && moves >= MOVES;
     let Scattered { jumps, span, ways } = d.workload.scattered;
     let jumping = jumps >= JUMPS && ways >= WAYS;
-    if facts.of_disk("rotational")? != "1" || nr < ENOUGH || !(turns || jumping) || !keeps_busy(facts) {
+    if !facts.turns()? || nr < ENOUGH || !(turns || jumping) || !keeps_busy(facts) {
         return None;
     }
     let each = d.commands.own_busy[0] as f64 / nr;

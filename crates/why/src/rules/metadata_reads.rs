@@ -153,7 +153,7 @@ fn mapping(facts: &Facts<'_>) -> Option<Cost> {
 #[cfg(test)]
 mod tests {
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost};
-    use super::RULE;
+    use super::{RULE, device_latency};
     use crate::digest::Layer;
 
     /// A thousand reads of metadata, then half as many more, which are what all calls wait for.
@@ -216,11 +216,7 @@ mod tests {
         hold_cost(&RULE, inodes, (49.0, 0.85), edges);
         let cold = || {
             Alone::of(|a| {
-                a.set("recording", "disk", "sda");
-                a.set("sda", "rotational", "0");
-                a.digest.elapsed = iowhy_stack::units::Nanos(600_000_000);
-                a.requests(0, 100, 8, 5e8);
-                a.digest.commands.busy = 500_000_000;
+                *a = device_latency::tests::remote();
                 a.digest.commands.meta[0] = 90;
             })
         };

@@ -96,8 +96,9 @@ const ALONE: (f64, Bounds) = (0.85, [0.9, 1.0]);
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let stopped = facts.digest.wall.as_ref().map_or([(0.0, 0); 3], |wall| wall.stopped);
-    if stopped.iter().map(|(ns, _)| ns).sum::<f64>() > facts.sleeps.1 {
-        return Some(from_outside(facts, stopped));
+    let stands: f64 = stopped.iter().map(|(ns, _)| ns).sum();
+    if stands > facts.sleeps.1 {
+        return Some(from_outside(facts, stopped, stands));
     }
     let locked = facts.digest.wall.as_ref().map_or((0.0, 0), |wall| wall.locked);
     if locked.0 > facts.sleeps.1 {
@@ -151,7 +152,7 @@ fn for_locks(facts: &Facts<'_>, (ns, times): (f64, u64)) -> Cost {
 }
 
 /// Somebody else stops the program.
-fn from_outside(facts: &Facts<'_>, stopped: [(f64, u64); 3]) -> Cost {
+fn from_outside(facts: &Facts<'_>, stopped: [(f64, u64); 3], stands: f64) -> Cost {
     let most = (0..stopped.len()).max_by(|a, b| stopped[*a].0.total_cmp(&stopped[*b].0)).unwrap_or(0);
     let traced = most == 1;
     let (who, setting) = [
@@ -161,7 +162,7 @@ fn from_outside(facts: &Facts<'_>, stopped: [(f64, u64); 3]) -> Cost {
     ][most];
     let (ns, times) = stopped[most];
     // A tracer works meanwhile, and may be a part of the recorded command.
-    let pauses = facts.in_layers(&[Layer::Pause]).min(stopped.iter().map(|(ns, _)| ns).sum());
+    let pauses = facts.in_layers(&[Layer::Pause]).min(stands);
     let lost = if traced { ns.min(facts.whole_ns).max(pauses) } else { pauses };
     let (confidence, bounds) = ALONE;
     Cost {

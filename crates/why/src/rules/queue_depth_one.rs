@@ -114,9 +114,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let full = tags < FEW_TAGS && at_once >= FULL_OF_TAGS * tags && commands.busy as f64 >= BUSY * facts.whole_ns;
     // With an elevator requests wait there, and get their tags at once; on an arm the order is worth the wait.
     let many = f64::from(facts.digest.workload.concurrency) >= MANY * tags && tags >= 1.0;
-    let held = many
-        && facts.of_disk("rotational") == Some("0")
-        && facts.in_layers(&[Layer::Elevator]) >= HELD * facts.whole_ns;
+    let held = many && facts.turns() == Some(false) && facts.in_layers(&[Layer::Elevator]) >= HELD * facts.whole_ns;
     let few_tags = few.is_none() && full && (late >= LATE || held);
     let limit = match () {
         () if strict => 1.0,

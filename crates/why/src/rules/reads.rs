@@ -201,8 +201,8 @@ const REQUESTS_AHEAD: f64 = 2.0;
 /// the largest request.
 fn raised(facts: &Facts<'_>, limit: f64) -> bool {
     let preferred = facts.number_of_disk("optimal_io_size").filter(|bytes| *bytes > 0.0).map(|bytes| bytes / 1024.0);
-    let request = match facts.of_disk("rotational") {
-        Some("0") => 0.0,
+    let request = match facts.turns() {
+        Some(false) => 0.0,
         _ => facts.number_of_disk("max_sectors_kb").unwrap_or(f64::INFINITY),
     };
     limit > USUAL_KB.max(REQUESTS_AHEAD * preferred.unwrap_or(request))

@@ -102,7 +102,7 @@ const PARTS: Bounds = [0.5, 1.0];
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let scheduler = facts.of_disk("scheduler").filter(|name| IDLE.contains(name))?;
     // Where heads move, the wait for the next request of a task is what the elevator is there for.
-    if facts.of_disk("rotational") != Some("0") {
+    if facts.turns() != Some(false) {
         return None;
     }
     let waits = facts.in_layers(&[Layer::Elevator]);

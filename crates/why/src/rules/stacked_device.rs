@@ -139,9 +139,7 @@ fn looped(facts: &Facts<'_>) -> Option<Cost> {
 
 /// Of a file system in user space: who calls it waits for the process that serves it.
 fn served(facts: &Facts<'_>) -> Option<Cost> {
-    let fuse = |(_, key): &(&str, &str), kind: &str| *key == "filesystem" && kind.contains("fuse") && kind != "fuseblk";
-    let mut of = facts.settings.values.iter().map(|((place, key), kind)| ((place.as_str(), key.as_str()), kind));
-    let ((place, _), kind) = of.find(|(of, kind)| fuse(of, kind))?;
+    let (place, kind) = facts.filesystem(|kind| kind.contains("fuse") && kind != "fuseblk")?;
     let d = facts.digest;
     let bytes: u64 = d.workload.bytes.iter().sum();
     let own: u64 = d.commands.own_sectors.iter().map(|sectors| sectors * SECTOR_BYTES).sum();

@@ -121,7 +121,7 @@ fn of_some_files(facts: &Facts<'_>) -> Option<Cost> {
     if (writes as f64) < ENOUGH || part < MOSTLY {
         return None;
     }
-    let time = part.min(1.0) * (facts.of_kinds(&[1], &[IO, &[Layer::Ready]].concat()) + code(facts));
+    let time = part.min(1.0) * (waited(facts, &[1]) + code(facts));
     let saved = Saved::of(time, LEAST * time, time);
     Some(Cost {
         ns: saved.ns,
@@ -184,6 +184,11 @@ fn of_names(facts: &Facts<'_>) -> Option<Cost> {
     })
 }
 
+/// Time in which some kinds of calls wait for I/O, and for a CPU after it, ns.
+fn waited(facts: &Facts<'_>, kinds: &[usize]) -> f64 {
+    facts.of_kinds(kinds, &[IO, &[Layer::Ready]].concat())
+}
+
 /// Time of the kernel's code that writes cost beyond calls that copy pages, ns.
 fn code(facts: &Facts<'_>) -> f64 {
     let workload = &facts.digest.workload;
@@ -204,7 +209,7 @@ fn of_writes(facts: &Facts<'_>) -> Option<Cost> {
     let time = facts.of_kinds(&[1], IO);
     // Each wait ends with one for a CPU, and what is not submitted is no code. Names wait on such a mount, too.
     // The least is for data that have to be on the medium at the end: the device's own time is waited for then.
-    let names = if mounted.is_some() { facts.of_kinds(&[KIND_OTHER], &[IO, &[Layer::Ready]].concat()) } else { 0.0 };
+    let names = if mounted.is_some() { waited(facts, &[KIND_OTHER]) } else { 0.0 };
     let all = time + facts.of_kinds(&[1], &[Layer::Ready]) + code(facts) + names;
     let saved = Saved::of(all, all - (facts.digest.commands.own_busy[1] as f64).min(time), all);
     Some(Cost {

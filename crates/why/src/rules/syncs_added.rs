@@ -108,12 +108,33 @@ const MUCH: f64 = 0.35;
 /// Part of the cost that is the least: one sync for all has the same data to write.
 const LEAST: f64 = 0.5;
 
+/// A claim, what to change, and figures.
+type Said = (String, &'static str, Vec<(&'static str, f64, Unit)>);
+
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     // Where each flush takes long, that is what the syncs wait for.
-    match flush_cost::cost(facts) {
-        Some(_) => None,
-        None => of_files(facts).or_else(|| in_a_loop(facts)),
+    if flush_cost::cost(facts).is_some() {
+        return None;
     }
+    let time = facts.of_kinds(&[KIND_SYNC], super::IN_CALLS);
+    let (claim, setting, mut evidence) = of_files(facts, time).or_else(|| in_a_loop(facts, time))?;
+    evidence.push(("time in syncs", time, Unit::Ns));
+    let saved = Saved::of(time, LEAST * time, time);
+    let setting = setting.to_owned();
+    Some(Cost { ns: saved.ns, bounds: saved.bounds, confidence: SEEN, claim, setting, evidence })
+}
+
+/// One file after the other is synced, each by itself: a log's syncs are what its writer wants.
+fn of_files(facts: &Facts<'_>, time: f64) -> Option<Said> {
+    let (files, syncs) = (facts.digest.sync.files, facts.digest.workload.calls[KIND_SYNC]);
+    let each = files >= MANY_FILES && files as f64 >= EACH * syncs as f64;
+    (each && time >= MUCH * facts.whole_ns).then(|| {
+        (
+            format!("{files} files are synced one by one: {syncs} syncs take {:.0} ms", time / 1e6),
+            "one sync for all files (syncfs), or none",
+            vec![("files that are synced", files as f64, Unit::Count), ("syncs", syncs as f64, Unit::Count)],
+        )
+    })
 }
 
 /// Syncs of one task that nobody waits for one by one: fewer may be a day's transactions.
@@ -126,56 +147,18 @@ const MOST: f64 = 0.5;
 const TOGETHER: f64 = 1.2;
 
 /// A command that syncs little, again and again, with nobody else at work: a transaction for each row of a load.
-fn in_a_loop(facts: &Facts<'_>) -> Option<Cost> {
+fn in_a_loop(facts: &Facts<'_>, time: f64) -> Option<Said> {
     let workload = &facts.digest.workload;
     let syncs = workload.calls[KIND_SYNC];
     let each = workload.bytes[1] as f64 / syncs.max(1) as f64;
-    let time = facts.of_kinds(&[KIND_SYNC], super::IN_CALLS);
     let alone = facts.settings.command.is_some() && facts.digest.latency[KIND_SYNC].sum() <= TOGETHER * time;
-    if syncs < LOOPED || each > LITTLE || !alone || time < MOST * facts.whole_ns {
-        return None;
-    }
-    let saved = Saved::of(time, LEAST * time, time);
-    Some(Cost {
-        ns: saved.ns,
-        bounds: saved.bounds,
-        confidence: SEEN,
-        claim: format!(
-            "one task syncs {syncs} times{}: {:.0} ms, one sync after the other",
-            if each > 0.0 { format!(", {:.1} KiB each", each / 1024.0) } else { String::new() },
-            time / 1e6
-        ),
-        setting: "one sync for many writes (a transaction around the loop)".to_owned(),
-        evidence: vec![
-            ("syncs", syncs as f64, Unit::Count),
-            ("bytes written for each", each, Unit::Bytes),
-            ("time in syncs", time, Unit::Ns),
-        ],
-    })
-}
-
-/// One file after the other is synced, each by itself: a log's syncs are what its writer wants.
-fn of_files(facts: &Facts<'_>) -> Option<Cost> {
-    let (files, syncs) = (facts.digest.sync.files, facts.digest.workload.calls[KIND_SYNC]);
-    if files < MANY_FILES || (files as f64) < EACH * syncs as f64 {
-        return None;
-    }
-    let time = facts.of_kinds(&[KIND_SYNC], super::IN_CALLS);
-    if time < MUCH * facts.whole_ns {
-        return None;
-    }
-    let saved = Saved::of(time, LEAST * time, time);
-    Some(Cost {
-        ns: saved.ns,
-        bounds: saved.bounds,
-        confidence: SEEN,
-        claim: format!("{files} files are synced one by one: {syncs} syncs take {:.0} ms", time / 1e6),
-        setting: "one sync for all files (syncfs), or none".to_owned(),
-        evidence: vec![
-            ("files that are synced", files as f64, Unit::Count),
-            ("syncs", syncs as f64, Unit::Count),
-            ("time in syncs", time, Unit::Ns),
-        ],
+    (syncs >= LOOPED && each <= LITTLE && alone && time >= MOST * facts.whole_ns).then(|| {
+        let size = if each > 0.0 { format!(", {:.1} KiB each", each / 1024.0) } else { String::new() };
+        (
+            format!("one task syncs {syncs} times{size}: {:.0} ms, one sync after the other", time / 1e6),
+            "one sync for many writes (a transaction around the loop)",
+            vec![("syncs", syncs as f64, Unit::Count), ("bytes written for each", each, Unit::Bytes)],
+        )
     })
 }
 
