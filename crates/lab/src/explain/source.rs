@@ -20,7 +20,7 @@ use iowhy_stack::outcome::{Plan, RunError};
 use iowhy_stack::readahead::Advice;
 use iowhy_stack::sim;
 use iowhy_stack::trace::{Dev, Inode, Record, Seen as TraceSeen, Trace};
-use iowhy_stack::units::PAGE_BYTES;
+use iowhy_stack::units::{PAGE_BYTES, SECTOR_BYTES};
 use rayon::prelude::*;
 
 use super::gathered::{EventSource, Gathered, PicturedRun};
@@ -33,7 +33,7 @@ use crate::store::{Kind, Store, StoreError, StoredRun};
 use iowhy_text::diagnose::{Problem, Problems, Span};
 use iowhy_trace as trace;
 use iowhy_trace::advice::advised;
-use iowhy_trace::join::{Joined, Who, beside, join};
+use iowhy_trace::join::{CallRecord, Joined, Who, beside, join};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
 use iowhy_why::digest::{Digest, Observer};
@@ -343,6 +343,8 @@ fn followed(read: &mut Trace, who: &Who, seed: u64, beside: Extra, side: &mut Si
     (digest.foreign.discards, digest.foreign.discarding) = discards::of(&joined);
     digest.workload.read_first = partial::of(&joined);
     [digest.sync.in_place, digest.sync.grown] = in_place::of(&joined);
+    let copied = joined.calls.iter().filter(|call| call.copies()).map(CallRecord::moved).sum::<u64>();
+    digest.workload.bytes[1] += copied.min(digest.commands.sectors[1] * SECTOR_BYTES);
     digest.workload.piped = piped::of(&joined);
     digest.workload.scattered = scattered::of(&joined);
     digest.turns.handed = mutex::of(read, &joined);

@@ -171,6 +171,11 @@ impl CallRecord {
         matches!(self.beside, Some(Way::Aio | Way::Ring))
     }
 
+    /// Whether it reads whatever there is of a file and writes it into another (copy_file_range, sendfile).
+    pub fn copies(&self) -> bool {
+        self.op == Op::Read && self.len > ALL
+    }
+
     /// Bytes done, of one that failed none; those asked for if its end is not in the trace.
     pub fn moved(&self) -> u64 {
         self.result.map_or(self.len, |result| u64::try_from(result).unwrap_or(0))

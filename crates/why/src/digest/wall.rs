@@ -398,15 +398,19 @@ impl Walk<'_> {
             }
             _ => {}
         }
+        let joined = self.requests.joined;
+        let copies = matches!(doing, Some(Doing::Call(call, _)) if joined.calls[call].copies());
         if self.stopped.remove(&pid).is_some_and(|at| interval.is_none_or(|interval| at >= interval.from)) {
             self.wall.dirty_ns += to.saturating_sub(from).0 as f64;
-            return self.push(from, to, Some((kind, Layer::Journal)));
+            return self.push(from, to, Some((if copies { 1 } else { kind }, Layer::Journal)));
         }
         let call = if let Some(Doing::Call(call, _)) = doing { Some(call) } else { None };
         let sync = kind == 2;
         let found = if sync { None } else { self.requests.of(pid, call, (from, to), cpu) };
+        // A copy waits for the writes of what it copied before.
+        let writes = found.is_none_or(|request| !joined.requests[request as usize].extent.rwbs.has(Rwbs::READ));
+        let kind = if copies && writes { 1 } else { kind };
         let Some(request) = found else { return self.writes(kind, from, to, sync) };
-        let joined = self.requests.joined;
         let request = &joined.requests[request as usize];
         // A free place in a queue comes with a request that was queued before.
         let begun = interval.filter(|interval| interval.doing == Doing::Submit).map(|interval| interval.from);

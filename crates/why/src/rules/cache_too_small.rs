@@ -4,7 +4,7 @@
 //! it holds as many as on the fast side and still has to read more again, the choice of the victims is to blame, not
 //! its size; that is left to other rules.
 
-use super::{Figure, Match, Rule, grade, reads};
+use super::{Figure, Match, Rule, grade, memory_reclaim, reads};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
 
@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[super::Switch::Other("machine.memory_mb"), super::Switch::OtherKind("machine.")],
     find,
-    cost: None,
+    cost: Some(memory_reclaim::reread),
 };
 
 /// Factor by which the largest window has grown: such windows need more of the cache, which is none the smaller for it.
@@ -92,8 +92,9 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread, sure};
-    use super::RULE;
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread, sure};
+    use super::{Layer, RULE};
+    use crate::digest::wall::Wall;
 
     /// 1000 pages are read again, and 140 more on the slow side, whose cache held a tenth less.
     fn read_again() -> Pair {
@@ -133,5 +134,20 @@ mod tests {
             ("DRIVEN_OUT", |p, x| p.slow.cache.reclaimed = x as u64, 50_001.0, 50_000.0),
         ];
         hold(&RULE, had_all, 0.8, edges);
+    }
+
+    /// Half of what calls wait for is read again, and this long is spent in reclaim, ns.
+    fn reread(reclaim: f64) -> Alone {
+        Alone::of(|a| {
+            a.digest.wall = Some(Wall { reclaim: (reclaim, 10), ..Wall::default() });
+            (a.digest.cache.added, a.digest.cache.again, a.digest.cache.reclaimed) = (100, 50, 100);
+            a.digest.time.ns[0][Layer::Device as usize] = 8e5;
+        })
+    }
+
+    #[test]
+    fn costs() {
+        let edges: &[AloneEdge] = &[("REREAD", |a, x| *a = reread(x), 1e5, 1.01e5)];
+        hold_cost(&RULE, || reread(1e5), (50.0, 0.76), edges);
     }
 }

@@ -91,7 +91,7 @@ const PER_SYNC: f64 = 32_768.0;
 /// Confidence of the cost, and its bounds.
 const ALONE: (f64, Bounds) = (0.8, [0.3, 1.2]);
 
-fn cost(facts: &Facts<'_>) -> Option<Cost> {
+pub(super) fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
     let syncs = (d.workload.calls[2] + d.workload.written_through) as f64;
     let written = (d.commands.sectors[1] as f64 * SECTOR_BYTES as f64).max(1.0);

@@ -94,7 +94,20 @@ fn from_swap(facts: &Facts<'_>) -> f64 {
     if others >= FROM_SWAP && facts.digest.workload.direct[0] == 0 { others } else { 0.0 }
 }
 
+/// Part of the cost that are pages read again, from which on the working set is too large for the cache.
+const REREAD: f64 = 0.8;
+
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    short(facts).filter(|(_, again)| *again < REREAD).map(|(cost, _)| cost)
+}
+
+/// The same where its pages are mostly read again.
+pub(super) fn reread(facts: &Facts<'_>) -> Option<Cost> {
+    short(facts).filter(|(_, again)| *again >= REREAD).map(|(cost, _)| cost)
+}
+
+/// What it costs that memory is short, and the part of it that are pages of files read again.
+fn short(facts: &Facts<'_>) -> Option<(Cost, f64)> {
     let wall = facts.digest.wall.as_ref()?;
     let cache = &facts.digest.cache;
     // Pages that are read again are waited for again, by others that want them, too.
@@ -110,8 +123,10 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
         return None;
     }
     let (without, with, bounds) = ALONE;
-    Some(Cost {
-        ns: wall.reclaim.0 + waits.max(swap_waits),
+    let ns = wall.reclaim.0 + waits.max(swap_waits);
+    let reread = if waits > swap_waits { waits / ns } else { 0.0 };
+    let cost = Cost {
+        ns,
         bounds,
         confidence: if hits > 0.0 || limit.is_some() { with } else { without },
         claim: format!(
@@ -130,7 +145,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
             ("pages read again for each call", again / facts.operations(), Unit::Pages),
             ("times that the group was at its limit", hits, Unit::Count),
         ],
-    })
+    };
+    Some((cost, reread))
 }
 
 #[cfg(test)]
@@ -195,7 +211,11 @@ mod tests {
                 a.set("cgroup", "memory.max", "1000000");
             })
         };
-        hold_cost(&RULE, short, (50.0, 0.89), &[("reclaims", reclaims, 1.0, 0.0)]);
+        fn waits(a: &mut Alone, ns: f64) {
+            a.digest.time.ns[0][crate::digest::Layer::Device as usize] = ns;
+        }
+        let edges: &[AloneEdge] = &[("reclaims", reclaims, 1.0, 0.0), ("REREAD", waits, 2.39e6, 2.41e6)];
+        hold_cost(&RULE, short, (50.0, 0.89), edges);
         // Three of four pages that were read are in no file's cache.
         fn added(a: &mut Alone, pages: f64) {
             a.digest.wall = Some(Wall { reclaim: (0.0, 10), ..Wall::default() });

@@ -70,10 +70,16 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     inodes(facts).or_else(|| mapping(facts)).or_else(|| cold(facts))
 }
 
-/// Inodes and folders that come one by one from a slow device: what is kept of them needs no device.
+/// Reads of metadata that a device of any kind makes felt, if they bring little each, bytes.
+const MANY: u64 = 1000;
+const LITTLE: f64 = 8192.0;
+
+/// Inodes and folders that come one by one, many or from a slow device: what is kept of them needs no device.
 fn cold(facts: &Facts<'_>) -> Option<Cost> {
     let (meta, reads) = (facts.digest.commands.meta[0], facts.digest.commands.issued[0]);
-    if meta < LOOKUPS || (meta as f64) < MOSTLY * reads as f64 || device_latency::far(facts).is_none() {
+    let little = || instead::own(facts, 0).0 * SECTOR_BYTES as f64 <= LITTLE;
+    let felt = meta >= LOOKUPS && device_latency::far(facts).is_some() || meta >= MANY && little();
+    if !felt || (meta as f64) < MOSTLY * reads as f64 {
         return None;
     }
     let waits = facts.of_kinds(instead::kinds(0), &TRIPS);
@@ -225,5 +231,16 @@ mod tests {
             ("a slow device", |a, x| a.requests(0, 100, 8, x), 5e8, 1.9e8),
         ];
         hold_cost(&RULE, cold, (75.0, 0.8), edges);
+        let many = || {
+            Alone::of(|a| {
+                a.requests(0, 1000, 8, 6e5);
+                a.digest.commands.meta[0] = 1000;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("MANY", |a, x| a.digest.commands.meta[0] = x as u64, 1000.0, 999.0),
+            ("LITTLE", |a, x| a.requests(0, 1000, x as u64, 6e5), 16.0, 17.0),
+        ];
+        hold_cost(&RULE, many, (60.0, 0.8), edges);
     }
 }

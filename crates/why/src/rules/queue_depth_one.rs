@@ -2,7 +2,7 @@
 
 use super::cost::{Cost, Facts, SEEN, TRIPS};
 use super::instead::Saved;
-use super::{Figure, Match, Rule, Switch, grade};
+use super::{Figure, Match, Rule, Switch, grade, reads_starved, writes_starved};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Layer, Time};
 
@@ -114,7 +114,13 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let full = tags < FEW_TAGS && at_once >= FULL_OF_TAGS * tags && commands.busy as f64 >= BUSY * facts.whole_ns;
     // With an elevator requests wait there, and get their tags at once; on an arm the order is worth the wait.
     let many = f64::from(facts.digest.workload.concurrency) >= MANY * tags && tags >= 1.0;
-    let held = many && facts.turns() == Some(false) && facts.in_layers(&[Layer::Elevator]) >= HELD * facts.whole_ns;
+    let preferred = [writes_starved::RULE, reads_starved::RULE]
+        .iter()
+        .any(|rule| rule.cost.is_some_and(|cost| cost(facts).is_some()));
+    let held = many
+        && !preferred
+        && facts.turns() == Some(false)
+        && facts.in_layers(&[Layer::Elevator]) >= HELD * facts.whole_ns;
     let few_tags = few.is_none() && full && (late >= LATE || held);
     let limit = match () {
         () if strict => 1.0,
@@ -270,6 +276,15 @@ mod tests {
             ("MANY", |a, x| a.digest.workload.concurrency = x as u32, 8.0, 7.0),
             ("HELD", |a, x| a.digest.time.ns[0][Layer::Elevator as usize] = x, 3e5, 2.9e5),
             ("an arm", |a, x| a.set("sda", "rotational", &x.to_string()), 0.0, 1.0),
+            (
+                "a preference",
+                |a, x| {
+                    a.set("sda", "iosched/writes_starved", &x.to_string());
+                    a.digest.commands.i2d[1] = spread(10, 1e5);
+                },
+                2.0,
+                40.0,
+            ),
         ];
         hold_cost(&RULE, held, (97.5, 0.8), in_elevator);
         fn busy(a: &mut Alone, ns: f64) {

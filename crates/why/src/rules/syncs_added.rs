@@ -2,7 +2,7 @@
 
 use super::cost::{Cost, Facts, SEEN};
 use super::instead::Saved;
-use super::{Figure, Match, Rule, flush_cost, grade};
+use super::{Figure, Match, Rule, flush_cost, foreign_sync, grade};
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::KIND_SYNC;
 
@@ -112,8 +112,8 @@ const LEAST: f64 = 0.5;
 type Said = (String, &'static str, Vec<(&'static str, f64, Unit)>);
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    // Where each flush takes long, that is what the syncs wait for.
-    if flush_cost::cost(facts).is_some() {
+    // Where each flush takes long, or takes along what others wrote, that is what the syncs wait for.
+    if flush_cost::cost(facts).is_some() || foreign_sync::cost(facts).is_some() {
         return None;
     }
     let time = facts.of_kinds(&[KIND_SYNC], super::IN_CALLS);
@@ -139,8 +139,12 @@ fn of_files(facts: &Facts<'_>, time: f64) -> Option<Said> {
 
 /// Syncs of one task that nobody waits for one by one: fewer may be a day's transactions.
 const LOOPED: u64 = 1000;
-/// Bytes written for each at most.
+/// The same where each takes as long as a disk turns, ns.
+const SLOW_LOOP: u64 = 100;
+const A_TURN: f64 = 4e6;
+/// Bytes written for each at most, and where they are slow: a disk writes more in a tenth of the time.
 const LITTLE: f64 = 65536.0;
+const LITTLE_OF_SLOW: f64 = 131_072.0;
 /// Part of a command's time that they take.
 const MOST: f64 = 0.5;
 /// Time of all syncs, as a factor of that by the clock: of more, tasks sync at once.
@@ -152,7 +156,9 @@ fn in_a_loop(facts: &Facts<'_>, time: f64) -> Option<Said> {
     let syncs = workload.calls[KIND_SYNC];
     let each = workload.bytes[1] as f64 / syncs.max(1) as f64;
     let alone = facts.settings.command.is_some() && facts.digest.latency[KIND_SYNC].sum() <= TOGETHER * time;
-    (syncs >= LOOPED && each <= LITTLE && alone && time >= MOST * facts.whole_ns).then(|| {
+    let slow = time >= A_TURN * syncs as f64;
+    let (least, little) = if slow { (SLOW_LOOP, LITTLE_OF_SLOW) } else { (LOOPED, LITTLE) };
+    (syncs >= least && each <= little && alone && time >= MOST * facts.whole_ns).then(|| {
         let size = if each > 0.0 { format!(", {:.1} KiB each", each / 1024.0) } else { String::new() };
         (
             format!("one task syncs {syncs} times{size}: {:.0} ms, one sync after the other", time / 1e6),
@@ -167,6 +173,7 @@ mod tests {
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::{RULE, Rule, find, is_all};
     use crate::digest::Layer;
+    use iowhy_stack::units::Nanos;
 
     /// Speaks where syncs are all that differs.
     const ALL_OF_IT: Rule = Rule { find: |delta| find(delta).filter(|_| is_all(delta)), ..RULE };
@@ -241,5 +248,22 @@ mod tests {
             ("TOGETHER", |a, x| a.digest.latency[2] = spread(2000, x), 480.0, 481.0),
         ];
         hold_cost(&RULE, looped, (80.0, 0.8), edges);
+        let slow = || {
+            Alone::of(|a| {
+                a.settings.command = Some(Default::default());
+                a.digest.elapsed = Nanos(500_000_000);
+                (a.digest.workload.calls[2], a.digest.workload.bytes[1]) = (100, 100 * 4096);
+                (a.digest.latency[2], a.digest.time.ns[2][Layer::Device as usize]) = (spread(100, 4e6), 4e8);
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("SLOW_LOOP", |a, x| a.digest.workload.calls[2] = x as u64, 100.0, 99.0),
+            ("A_TURN", |a, x| a.digest.time.ns[2][Layer::Device as usize] = x, 4e8, 3.99e8),
+            ("LITTLE_OF_SLOW", |a, x| a.digest.workload.bytes[1] = x as u64, 100.0 * 131_072.0, 100.0 * 131_073.0),
+        ];
+        hold_cost(&RULE, slow, (80.0, 0.8), edges);
+        let mut foreign = slow();
+        (foreign.digest.commands.sectors[1], foreign.digest.foreign.processes_wrote) = (1000, 400_000);
+        assert!(foreign.ask(&RULE).is_none());
     }
 }
