@@ -640,3 +640,38 @@ fn blocks(joined: &Joined, begin: Nanos, end: Nanos) -> Vec<f64> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Layer, of};
+    use iowhy_text::diagnose::Problems;
+    use iowhy_trace::join::{Who, join};
+    use iowhy_trace::settings::Settings;
+
+    /// A call of this many bytes waits for a write of another task: time of reads and of writes at the device, ns.
+    fn waits(count: u64) -> [f64; 2] {
+        let text = format!(
+            "# tracer: nop\n\
+             t-7 [000] ..... 0.000000001: syscalls:sys_enter_openat: __syscall_nr=257 dfd=0 filename=0x1 flags=0\n\
+             t-7 [000] ..... 0.000000002: syscalls:sys_exit_openat: __syscall_nr=257 ret=3\n\
+             t-7 [000] ..... 0.000000003: iowhy:opened: fd=3 kind=file dev=7,0 ino=5\n\
+             t-7 [000] ..... 0.000000004: sys_read(fd: 3, buf: 0, count: {count:x})\n\
+             w-9 [001] ..... 0.000000005: block_rq_issue: 7,0 W 4096 () 800 + 8 none,0,0 [w]\n\
+             t-7 [000] ..... 0.000000010: sched_switch: prev_comm=t prev_state=D ==> next_pid=0\n\
+             w-9 [001] ..... 0.000001010: block_rq_complete: 7,0 W () 800 + 8 none,0,0 [0]\n\
+             w-9 [001] ..... 0.000001011: sched_waking: pid=7\n\
+             w-9 [000] ..... 0.000001012: sched_switch: prev_comm=swapper prev_state=R ==> next_pid=7\n\
+             t-7 [000] ..... 0.000001020: sys_read -> 0x1000\n"
+        );
+        let mut problems = Problems::default();
+        let trace = iowhy_trace::format::read("t.trace", text.as_bytes(), &mut problems).expect("a trace");
+        let wall = of(&trace, &join(&trace, &Who::default()), &Settings::of(&trace)).expect("states of tasks");
+        [0, 1].map(|kind| wall.ns[kind][Layer::Device as usize])
+    }
+
+    #[test]
+    fn a_copy_waits_for_writes_of_its_own() {
+        assert_eq!(waits(4096), [1000.0, 0.0]);
+        assert_eq!(waits(1 << 30), [0.0, 1000.0]);
+    }
+}
