@@ -1,7 +1,7 @@
 //! Calls free memory before they get any.
 
 use super::cost::{Bounds, Cost, Facts, TRIPS};
-use super::{Figure, Match, Rule, instead, reads, recorded};
+use super::{Figure, IO, Match, Rule, instead, reads, recorded};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
 
@@ -123,7 +123,11 @@ fn short(facts: &Facts<'_>) -> Option<(Cost, f64)> {
         return None;
     }
     let (without, with, bounds) = ALONE;
-    let ns = wall.reclaim.0 + waits.max(swap_waits);
+    // What does not fit is written back at once, and who writes waits for it, in reclaim and outside.
+    let written = facts.digest.workload.bytes[1];
+    let full = limit.is_some_and(|(_, value)| value.parse().is_ok_and(|bytes: u64| written > bytes));
+    let writes = if full { facts.of_kinds(&[1], IO) } else { 0.0 };
+    let ns = wall.reclaim.0.max(writes) + waits.max(swap_waits);
     let reread = if waits > swap_waits { waits / ns } else { 0.0 };
     let cost = Cost {
         ns,
@@ -152,7 +156,7 @@ fn short(facts: &Facts<'_>) -> Option<(Cost, f64)> {
 #[cfg(test)]
 mod tests {
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread, sure};
-    use super::RULE;
+    use super::{Layer, RULE};
     use crate::digest::wall::Wall;
 
     /// Two commands of a thousand calls: on the slow side ten times as many reclaims, for half of the difference.
@@ -207,15 +211,18 @@ mod tests {
             Alone::of(|a| {
                 reclaims(a, 10.0);
                 (a.digest.cache.added, a.digest.cache.again, a.digest.cache.reclaimed) = (100, 50, 100);
-                a.digest.time.ns[0][crate::digest::Layer::Device as usize] = 4e5;
+                a.digest.time.ns[0][Layer::Device as usize] = 4e5;
                 a.set("cgroup", "memory.max", "1000000");
             })
         };
         fn waits(a: &mut Alone, ns: f64) {
-            a.digest.time.ns[0][crate::digest::Layer::Device as usize] = ns;
+            a.digest.time.ns[0][Layer::Device as usize] = ns;
         }
         let edges: &[AloneEdge] = &[("reclaims", reclaims, 1.0, 0.0), ("REREAD", waits, 2.39e6, 2.41e6)];
         hold_cost(&RULE, short, (50.0, 0.89), edges);
+        let mut full = short();
+        (full.digest.workload.bytes[1], full.digest.time.ns[1][Layer::Device as usize]) = (1_000_001, 5e5);
+        assert!((full.ask(&RULE).expect("a cost").saves_pct - 70.0).abs() < 0.1);
         // Three of four pages that were read are in no file's cache.
         fn added(a: &mut Alone, pages: f64) {
             a.digest.wall = Some(Wall { reclaim: (0.0, 10), ..Wall::default() });
