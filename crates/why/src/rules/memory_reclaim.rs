@@ -4,6 +4,7 @@ use super::cost::{Bounds, Cost, Facts, TRIPS};
 use super::{Figure, IO, Match, Rule, instead, reads, recorded};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
+use iowhy_stack::units::{PAGE_BYTES, SECTOR_BYTES};
 
 pub(super) const RULE: Rule = Rule {
     name: "memory-reclaim",
@@ -114,7 +115,11 @@ fn short(facts: &Facts<'_>) -> Option<(Cost, f64)> {
     let again = cache.again.min(cache.reclaimed) as f64;
     // Calls that list and look up read, too.
     let waits = facts.of_kinds(instead::kinds(0), &TRIPS) + facts.of_kinds(&[0], &[Layer::Lock, Layer::Cpu]);
-    let waits = waits * again / (cache.added.max(1)) as f64;
+    // Pages that are written come into the cache without a read.
+    let read = facts.digest.commands.sectors[0] * SECTOR_BYTES / PAGE_BYTES;
+    let read = if read > 0 { read.min(cache.added) } else { cache.added };
+    let again = again / read.max(1) as f64;
+    let waits = waits * again.min(1.0);
     let swapped = from_swap(facts);
     let swap_waits = facts.of_kinds(instead::kinds(0), &TRIPS) * swapped;
     let limit = facts.setting(|of, key| of == "cgroup" && key.starts_with("memory."));
@@ -140,13 +145,13 @@ fn short(facts: &Facts<'_>) -> Option<(Cost, f64)> {
             if swapped > 0.0 {
                 format!("{:.0} % of the bytes that are read come from swap", 100.0 * swapped)
             } else {
-                format!("{:.0} % of the pages are read again", 100.0 * again / (cache.added.max(1)) as f64)
+                format!("{:.0} % of the pages are read again", 100.0 * again.min(1.0))
             }
         ),
         setting: limit.map_or("more memory".to_owned(), |(key, _)| format!("{key} raised")),
         evidence: vec![
             ("time in reclaim", wall.reclaim.0, Unit::Ns),
-            ("pages read again for each call", again / facts.operations(), Unit::Pages),
+            ("pages read again for each call", cache.again as f64 / facts.operations(), Unit::Pages),
             ("times that the group was at its limit", hits, Unit::Count),
         ],
     };
@@ -220,6 +225,10 @@ mod tests {
         }
         let edges: &[AloneEdge] = &[("reclaims", reclaims, 1.0, 0.0), ("REREAD", waits, 2.39e6, 2.41e6)];
         hold_cost(&RULE, short, (50.0, 0.89), edges);
+        // Half of the pages that came into the cache were written.
+        let mut half = short();
+        half.digest.commands.sectors[0] = 400;
+        assert!((half.ask(&RULE).expect("a cost").saves_pct - 70.0).abs() < 0.1);
         let mut full = short();
         (full.digest.workload.bytes[1], full.digest.time.ns[1][Layer::Device as usize]) = (1_000_001, 5e5);
         assert!((full.ask(&RULE).expect("a cost").saves_pct - 70.0).abs() < 0.1);
