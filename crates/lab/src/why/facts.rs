@@ -117,6 +117,8 @@ pub struct Facts {
     pub modes: Vec<Mode>,
     pub onset: Option<Onset>,
     pub sleeps: (u64, f64),
+    /// How long the task of them that sleeps longest does so, ns.
+    pub sleeper: f64,
     /// Share of the reads that go on where another one on their file ended.
     pub streams: f64,
     /// Share of the reads that come on an open file behind another task's, at another place.
@@ -174,7 +176,7 @@ impl Facts {
             .filter_map(|call| Some((call.start, call.end?.saturating_sub(call.start).0)))
             .collect();
         latencies.sort_unstable();
-        let sleeps = sleeps(trace, &joined);
+        let (times, asleep, sleeper) = sleeps(trace, &joined);
         let processes = processes(trace, &joined);
         let pressure = settings.counters.iter().filter_map(|(key, ns)| {
             Some((key.strip_suffix("_pressure_ns")?.replace('_', ", "), 100.0 * share(*ns, length_ns).min(1.0)))
@@ -191,7 +193,8 @@ impl Facts {
             devices: devices(trace, &joined, &settings, &digest, &others),
             modes: found_modes(&latencies),
             onset: onset(&latencies),
-            sleeps,
+            sleeps: (times, asleep),
+            sleeper,
             streams: streams(&joined),
             taken: taken(&joined),
             length_ns,
@@ -242,6 +245,7 @@ impl Facts {
             lacks: &self.lacks,
             whole_ns: self.whole_ns,
             sleeps: self.sleeps,
+            sleeper: self.sleeper,
             streams: self.streams,
             taken: self.taken,
             others: self.devices.first().map_or(&[], |device| &device.others),
@@ -306,11 +310,12 @@ fn others(trace: &Trace, tree: &BTreeSet<u32>) -> BTreeMap<(Dev, String), u64> {
     found
 }
 
-/// Sleeps that the workload's tasks asked for: how often, and how long. A wait for descriptors that its time ends is
+/// Sleeps that the workload's tasks asked for: how often, how long, and how long the longest of these tasks. A wait for descriptors that its time ends is
 /// one if the task has made calls since the last: rates are limited so, and servers without work wait so, too.
-fn sleeps(trace: &Trace, joined: &Joined) -> (u64, f64) {
+fn sleeps(trace: &Trace, joined: &Joined) -> (u64, f64, f64) {
     let own = |pid: u32| joined.tree.as_ref().is_none_or(|tree| tree.contains(&pid));
-    let (mut open, mut at_work, mut times, mut ns) = (BTreeMap::new(), BTreeSet::new(), 0, 0.0);
+    let (mut open, mut at_work, mut times) = (BTreeMap::new(), BTreeSet::new(), 0);
+    let mut asleep: BTreeMap<u32, f64> = BTreeMap::new();
     for record in trace.records.iter().filter(|record| own(record.pid)) {
         let Seen::Other { name, fields } = &record.seen else {
             if let Seen::CallStart { .. } = record.seen {
@@ -331,10 +336,10 @@ fn sleeps(trace: &Trace, joined: &Joined) -> (u64, f64) {
             && (!waits || field(fields, "ret") == Some("0") && at_work.remove(&record.pid))
         {
             times += 1;
-            ns += record.at.saturating_sub(since).0 as f64;
+            *asleep.entry(record.pid).or_default() += record.at.saturating_sub(since).0 as f64;
         }
     }
-    (times, ns)
+    (times, asleep.values().sum(), asleep.values().copied().fold(0.0, f64::max))
 }
 
 /// Share of the reads that begin where one of the last ones on their file ended, or are larger than a usual window and

@@ -7,6 +7,7 @@
 //! class      direction, size in octaves of pages, place (follows on, near, far), load (alone, alone after a pause,
 //!            more)
 //! D2C        time at the device, by class; so that a device is compared with itself on equal commands
+//! gaps       time without a completion while the device has something to do: of a stall all of it
 //! spacing    time between completions while the device has more to do: the mark of a limit on operations
 //! cycles     the same for commands one after the other, with its spread: a cap makes the pace constant
 //! ```
@@ -181,6 +182,8 @@ pub struct Commands {
     pub cycles: BTreeMap<u8, Moments>,
     /// Time between completions while the device has more to do, ns, by octave of the size in pages.
     pub spacing: BTreeMap<u8, Spread>,
+    /// Time from one completion to the next, or from the issue where the device was idle, ns.
+    pub gaps: Spread,
     /// Time of foreign requests at the device, ns.
     pub foreign: u64,
     /// Of that, with requests of the workload waiting or at the device, ns.
@@ -564,6 +567,7 @@ impl Observer {
                 let cycle = now.saturating_sub(last).0 as f64;
                 self.out.cycles.entry(class.octave).or_default().add(cycle);
             }
+            self.out.gaps.add(self.last_done.map_or(took, |last| now.saturating_sub(last).0));
             if let Some(last) = self.last_done {
                 self.out.spacing.entry(class.octave).or_default().add(now.saturating_sub(last).0);
             }

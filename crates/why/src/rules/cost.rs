@@ -41,6 +41,8 @@ pub struct Facts<'a> {
     pub whole_ns: f64,
     /// Sleeps that the program asked for: how often, and for how long, ns.
     pub sleeps: (u64, f64),
+    /// How long the task of them that sleeps longest does so, ns.
+    pub sleeper: f64,
     /// Share of the reads that go on where another one on their file ended.
     pub streams: f64,
     /// Share of the reads that come on an open file behind another task's, at another place.

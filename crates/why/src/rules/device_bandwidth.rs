@@ -6,7 +6,7 @@ use super::cost::{Cost, Facts, SEEN};
 use super::device::{Kind, found};
 use super::device_latency::keeps_busy;
 use super::instead::{Saved, kinds, own, reads_of};
-use super::{Match, Rule, Switch, paced};
+use super::{Match, Rule, Switch, paced, reads};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Place, WAITS};
 use iowhy_stack::units::SECTOR_BYTES;
@@ -28,13 +28,24 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["device-latency"],
     switches: &[Switch::OtherDevice],
     find,
-    cost: Some(|facts| paced::cap(facts, false).or_else(|| [0, 1].into_iter().find_map(|way| slow_medium(facts, way)))),
+    cost: Some(cost),
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
     found(delta, Kind::Bandwidth, "the device moves fewer bytes a second")
 }
 
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    // Where most of the bytes are read in vain, the device has room for those that are not.
+    let in_vain = [reads::cost_of_waste, reads::cost_of_faults].iter().filter_map(|of| of(facts));
+    if in_vain.map(|of| of.ns).fold(0.0, f64::max) >= IN_VAIN * facts.whole_ns {
+        return None;
+    }
+    paced::cap(facts, false).or_else(|| [0, 1].into_iter().find_map(|way| slow_medium(facts, way)))
+}
+
+/// Part of the time that goes with pages in vain, from which on these are the cause.
+const IN_VAIN: f64 = 0.4;
 /// Reads: fewer are chance.
 const ENOUGH: f64 = 16.0;
 /// Their mean size, sectors, from which on bytes decide.
@@ -94,9 +105,10 @@ fn slow_medium(facts: &Facts<'_>, way: usize) -> Option<Cost> {
 #[cfg(test)]
 mod tests {
     use super::super::device::tests::{bandwidth, latency};
-    use super::super::edges::{Alone, AloneEdge, hold, hold_cost, spread};
+    use super::super::edges::{Alone, AloneEdge, hold, hold_cost, spread, windows};
     use super::RULE;
     use crate::digest::{Class, Place};
+    use iowhy_stack::event::RaKind;
 
     /// 100 requests of 128 KiB at 10 MiB/s.
     fn medium(way: usize) -> Alone {
@@ -118,6 +130,12 @@ mod tests {
 
     #[test]
     fn costs_of_a_slow_medium() {
+        // 1 - sqrt(0.238) of 1.25 s are 0.4 of 1.6 s.
+        let wasted: fn(&mut Alone, f64) = |a, used| {
+            a.set("sda", "read_ahead_kb", "4096");
+            windows(&mut a.digest, RaKind::Sync, 10.0, 2560.0);
+            (a.digest.cache.added, a.digest.windows.ahead, a.digest.windows.used) = (2560, 2560, used as u64);
+        };
         let away: fn(&mut Alone, f64) = |a, nr| {
             let class = Class { place: Place::Far, ..Class::default() };
             a.digest.commands.classes.insert(class, spread(nr as u64, 1.25e7));
@@ -126,6 +144,7 @@ mod tests {
             ("ENOUGH", |a, x| a.requests(0, x as u64, 512, 1.25e9), 16.0, 15.0),
             ("LARGE", |a, x| a.requests(0, 100, x as u64, 1.25e9), 128.0, 127.0),
             ("BUSY", |a, x| a.digest.elapsed.0 = x as u64, 2_500_000_000.0, 2_500_000_001.0),
+            ("IN_VAIN", wasted, 611.0, 609.0),
             ("OTHERS", |a, x| a.others = vec![("cp".to_owned(), x as u64)], 25.0, 26.0),
             ("MOSTLY", away, 100.0, 101.0),
             ("SLOWEST", |a, x| a.requests(0, 100, 256, x), 8.554e8, 8.553e8),

@@ -92,11 +92,10 @@ const LONG: f64 = 250e6;
 /// Bytes a second that are written to a disk with an arm all the time: it has no time to stand still.
 const STEADY: f64 = 80e6;
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    let classes = facts.digest.commands.classes.values();
-    let most = classes.clone().max_by_key(|class| class.count())?;
+    let most = facts.digest.commands.classes.values().max_by_key(|class| class.count())?;
     let limit = (STALLED * most.median()).max(LONG);
-    // Commands behind the stalled one are late together; nobody waits longer than all of them.
-    let of = |usual: f64| classes.clone().map(|class| class.excess_beyond(limit, usual)).sum::<f64>();
+    // In a deep queue a command takes as long while the device is at work; when it stands still, none completes.
+    let of = |usual: f64| facts.digest.commands.gaps.excess_beyond(limit, usual);
     let excess = of(most.median()).min(facts.in_layers(&TRIPS));
     // Behind a neighbour's requests a command takes as long on a drive that never stands still.
     let crowded = !facts.others.is_empty() && facts.digest.foreign.in_the_way as f64 >= excess;
@@ -180,6 +179,7 @@ mod tests {
         fn of(a: &mut Alone, usual: f64, longest: f64) {
             let mut class = spread(100, usual);
             class.add(longest as u64);
+            a.digest.commands.gaps = class.clone();
             a.digest.commands.classes = [(Class::default(), class)].into();
             a.digest.elapsed = Nanos(2_000_000_000);
             a.digest.time.ns[0][Layer::Device as usize] = 2e9;
@@ -202,5 +202,8 @@ mod tests {
             a.digest.commands.own_sectors[1] = sectors as u64;
         }
         hold_cost(&RULE, stands, (60.4, 0.85), edges);
+        let mut deep = stands();
+        deep.digest.commands.gaps = spread(100, 1e6);
+        assert!(deep.ask(&RULE).is_none(), "others complete meanwhile");
     }
 }

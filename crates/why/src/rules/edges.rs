@@ -108,6 +108,7 @@ pub(super) fn sure(rule: &Rule, base: fn() -> Pair, cases: &[Edge]) {
 pub(super) struct Alone {
     pub(super) digest: Digest,
     pub(super) sleeps: (u64, f64),
+    pub(super) sleeper: f64,
     pub(super) streams: f64,
     pub(super) taken: f64,
     pub(super) others: Vec<(String, u64)>,
@@ -153,6 +154,7 @@ impl Alone {
             lacks: &[],
             whole_ns: self.digest.elapsed.0 as f64,
             sleeps: self.sleeps,
+            sleeper: self.sleeper,
             streams: self.streams,
             taken: self.taken,
             others: &self.others,

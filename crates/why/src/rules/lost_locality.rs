@@ -146,7 +146,45 @@ const JUMPS: u64 = 32;
 const WAYS: f64 = 8.0;
 
 /// Several streams at once on a disk with an arm, which goes from one to the other; or reads in an order that jumps.
+/// Part of the reads that wait for the drive to take them, from which on there is something to sort.
+const LATE: f64 = 0.5;
+/// The part of its time that an arm saves if a few dozens of them are sorted: likely, and at most.
+const SORTED: f64 = 0.45;
+const BEST_SORTED: f64 = 0.8;
+
+/// Reads at places that jump, which nobody sorts before a drive with an arm takes them as they came.
+fn unsorted(facts: &Facts<'_>) -> Option<Cost> {
+    let commands = &facts.digest.commands;
+    let late = commands.late_tags[0] as f64 / commands.issued[0].max(1) as f64;
+    let none = facts.turns()? && facts.of_disk("scheduler") == Some("none");
+    let moves = commands.seeks as f64 / commands.issued.iter().sum::<u64>().max(1) as f64;
+    if !none || late < LATE || moves < MOVES || !keeps_busy(facts) {
+        return None;
+    }
+    let waits = facts.of_kinds(kinds(0), &WAITS);
+    let saved = Saved::of(SORTED * waits, 0.0, BEST_SORTED * waits);
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!(
+            "scheduler=none: {:.0} % of the reads wait, and the disk takes them in the order of their arrival",
+            100.0 * late
+        ),
+        setting: "scheduler=mq-deadline".to_owned(),
+        evidence: vec![
+            ("reads that wait for others to end", late, Unit::Share),
+            ("time that reads wait", waits, Unit::Ns),
+        ],
+    })
+}
+
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    jumps(facts).or_else(|| unsorted(facts))
+}
+
+/// Streams that take turns, or reads in an order that jumps.
+fn jumps(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
     let (size, nr) = own(facts, 0);
     let moves = d.commands.seeks as f64 / d.commands.issued.iter().sum::<u64>().max(1) as f64;
@@ -344,6 +382,23 @@ mod tests {
             ("WAYS", |a, x| a.digest.workload.scattered.ways = x, 8.0, 7.9),
         ];
         hold_cost(&RULE, jumps, (60.0, 0.8), edges);
+        let unsorted = || {
+            Alone::of(|a| {
+                *a = turns();
+                a.set("sda", "scheduler", "none");
+                (a.digest.workload.concurrency, a.digest.commands.late_tags[0]) = (1, 20);
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("LATE", |a, x| a.digest.commands.late_tags[0] = x as u64, 10.0, 9.0),
+            ("MOVES", |a, x| a.digest.commands.seeks = x as u64, 6.0, 5.0),
+            ("an arm", |a, x| a.set("sda", "rotational", &x.to_string()), 1.0, 0.0),
+        ];
+        // 80 % are waits; at most 64 % go, and half of what is left.
+        hold_cost(&RULE, unsorted, (36.0, 0.8), edges);
+        assert!((unsorted().ask(&RULE).expect("a cost").saves_pct - 36.0).abs() < 0.1, "{}", "SORTED");
+        let found = unsorted().ask(&RULE).expect("a cost");
+        assert!((found.bounds_pct[1] - 82.0).abs() < 0.1, "{}: {found:?}", "BEST_SORTED");
         // A sector at 150 MB/s is 3.4 us.
         let unmeasured = || {
             Alone::of(|a| {

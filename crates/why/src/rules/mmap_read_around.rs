@@ -3,8 +3,7 @@
 //! Two signs: windows around faults have another size, and either more of their pages are never used or faults wait
 //! more often; or as many pages come in, but more faults find their page in the cache unmapped (fault-around).
 
-use iowhy_stack::event::RaKind;
-
+use super::reads::AROUND;
 use super::{Figure, Match, Rule, grade, reads};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
@@ -33,10 +32,9 @@ pub(super) const RULE: Rule = Rule {
         super::Switch::Queue("read_ahead_kb"),
     ],
     find,
-    cost: None,
+    cost: Some(reads::cost_of_faults),
 };
 
-const AROUND: &[RaKind] = &[RaKind::Around, RaKind::Exec, RaKind::Huge];
 /// Share of pages from windows around faults: with fewer, other reads decide.
 const BY_FAULTS: f64 = 0.3;
 /// Ratio of window sizes, or of faults on cached pages: the ends of a file change sizes by less.
@@ -93,7 +91,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 #[cfg(test)]
 mod tests {
     use super::super::edges::{Edge, Pair, hold, spread};
-    use super::{RULE, RaKind};
+    use super::RULE;
+    use iowhy_stack::event::RaKind;
 
     /// Touches of a mapping, with a hundred windows of this many pages in all around them.
     fn touches(fast: u64, slow: u64) -> Pair {

@@ -106,7 +106,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     }
     let (times, asleep) = facts.sleeps;
     let pauses = facts.in_layers(&[Layer::Pause]).min(asleep);
-    let held = pauses >= ASLEEP.0 * facts.whole_ns && times >= ASLEEP.1 && pauses >= IDLE * asleep;
+    let held = pauses >= ASLEEP.0 * facts.whole_ns && times >= ASLEEP.1 && pauses >= IDLE * facts.sleeper;
     if (times as f64) < PACED * facts.operations() && !held {
         return None;
     }
@@ -264,13 +264,14 @@ mod tests {
         };
         fn of(a: &mut Alone, times: f64, ns: f64) {
             a.digest.latency[0] = spread(100, 1e4);
-            a.sleeps = (times as u64, ns);
+            (a.sleeps, a.sleeper) = ((times as u64, ns), ns);
         }
         let edges: &[AloneEdge] = &[
             ("PACED", |a, x| a.sleeps.0 = x as u64, 3.0, 2.0),
             ("ASLEEP, the time", |a, x| of(a, 10.0, x), 3e5, 2.99e5),
             ("ASLEEP, how often", |a, x| of(a, x, 5e5), 5.0, 4.0),
             ("IDLE", |a, x| of(a, 10.0, x), 8.5e5, 8.6e5),
+            ("others sleep, too", |a, x| (of(a, 10.0, 2e6), a.sleeper = x).1, 8.5e5, 8.6e5),
         ];
         hold_cost(&RULE, sleeps, (50.0, 0.85), edges);
         for by in 0..=FROZEN {

@@ -121,7 +121,9 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
         && !preferred
         && facts.turns() == Some(false)
         && facts.in_layers(&[Layer::Elevator]) >= HELD * facts.whole_ns;
-    let few_tags = few.is_none() && full && (late >= LATE || held);
+    // Without a scheduler more of them would be served in the order of their arrival.
+    let unsorted = facts.turns() == Some(true) && facts.of_disk("scheduler") == Some("none");
+    let few_tags = few.is_none() && full && !unsorted && (late >= LATE || held);
     let limit = match () {
         () if strict => 1.0,
         () if few_tags => tags,
@@ -262,6 +264,12 @@ mod tests {
             ("BUSY", busy, 8e5, 7.9e5),
             ("LATE", |a, x| a.digest.commands.late_tags[0] = x as u64, 20.0, 19.0),
             ("nr_requests", |a, x| a.set("sda", "nr_requests", &x.to_string()), 32.0, 31.0),
+            (
+                "unsorted",
+                |a, x| (a.set("sda", "scheduler", "none"), a.set("sda", "rotational", &x.to_string())).0,
+                0.0,
+                1.0,
+            ),
         ];
         let held = || {
             Alone::of(|a| {

@@ -3,8 +3,9 @@
 //! Read-ahead and the cache are judged by what they make of equal reads: of the same size, as often sequential, as
 //! often through the cache. How many are in progress, or how long the run is, does not matter to that.
 
-use super::cost::{Cost, Facts, MARKED};
+use super::cost::{Cost, Facts, MARKED, SEEN};
 use super::instead::{self, Saved};
+use super::paced;
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::{Digest, Layer};
 use iowhy_stack::event::RaKind;
@@ -181,6 +182,8 @@ pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
     })
 }
 
+/// Windows around faults.
+pub(super) const AROUND: &[RaKind] = &[RaKind::Around, RaKind::Exec, RaKind::Huge];
 /// Part of the pages read that nobody uses, from which on a window is too large.
 const IN_VAIN: f64 = 0.3;
 /// Part of the pages in windows around faults, beyond which faults say what is used.
@@ -208,6 +211,11 @@ fn raised(facts: &Facts<'_>, limit: f64) -> bool {
     limit > USUAL_KB.max(REQUESTS_AHEAD * preferred.unwrap_or(request))
 }
 
+/// Whether most of the calls are touches of mappings.
+fn touched(d: &Digest) -> bool {
+    d.workload.mapped > d.operations() - d.workload.mapped.min(d.operations())
+}
+
 /// Part of the pages in vain from which on reads come at random places, and KiB of a window for such.
 const AT_RANDOM: f64 = 0.9;
 const LEAST_KB: f64 = 16.0;
@@ -216,10 +224,9 @@ const LEAST_KB: f64 = 16.0;
 pub(super) fn cost_of_waste(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
     let limit = facts.number_of_disk("read_ahead_kb").filter(|kib| *kib > USUAL_KB)?;
-    let kinds: &[RaKind] = &[RaKind::Around, RaKind::Exec, RaKind::Huge];
     // Faults read around them in vain by design, unless somebody has raised the limit.
-    let touched = d.workload.mapped > d.operations() - d.workload.mapped.min(d.operations());
-    let around = share(pages(d, kinds), all_pages(d));
+    let touched = touched(d);
+    let around = share(pages(d, AROUND), all_pages(d));
     let faults = touched || around > OF_FAULTS;
     if faults && (!raised(facts, limit) || touched && around < OF_STREAMS) {
         return None;
@@ -237,11 +244,7 @@ pub(super) fn cost_of_waste(facts: &Facts<'_>) -> Option<Cost> {
         return None;
     }
     let waits = facts.reads_wait();
-    // A drive that takes as long for any request saves nothing, and one whose time goes by bytes as much as goes.
-    let by_bytes = waits * (1.0 - to / from);
-    let likely = instead::price(facts.service, to, from).map_or(1.0 - (to / from).sqrt(), |price| 1.0 - 1.0 / price);
-    let likely = (waits * likely).min(by_bytes);
-    let saved = Saved::of(likely, LEAST * likely, by_bytes);
+    let saved = smaller(facts, waits, [from, to]);
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
@@ -254,6 +257,49 @@ pub(super) fn cost_of_waste(facts: &Facts<'_>) -> Option<Cost> {
         evidence: vec![
             ("pages in a window", share(all_pages(d), d.windows.count.iter().sum()), Unit::Pages),
             ("pages read in vain", unused as f64, Unit::Pages),
+            ("time that reads wait for I/O", waits, Unit::Ns),
+        ],
+    })
+}
+
+/// What reads of fewer sectors save of the time that they wait, ns.
+fn smaller(facts: &Facts<'_>, waits: f64, [from, to]: [f64; 2]) -> Saved {
+    // A drive that takes as long for any request saves nothing, and one whose time goes by bytes as much as goes.
+    let by_bytes = waits * (1.0 - to / from);
+    let likely = match instead::price(facts.service, to, from) {
+        _ if paced::cap(facts, false).is_some() => by_bytes,
+        Some(price) => waits * (1.0 - 1.0 / price),
+        None => waits * (1.0 - (to / from).sqrt()),
+    };
+    let likely = likely.min(by_bytes);
+    Saved::of(likely, LEAST * likely, by_bytes)
+}
+
+/// Pages read around faults for each that a later fault finds among them, from which on faults come at random places.
+const FOUND: f64 = 320.0;
+/// Part of the time that reads of a page would save, for anybody to notice.
+const NOTICED: f64 = 0.4;
+
+/// The cost of a usual read-ahead limit to faults at random places, where the device takes longer for more bytes.
+pub(super) fn cost_of_faults(facts: &Facts<'_>) -> Option<Cost> {
+    let d = facts.digest;
+    let [around, nr] = [pages(d, AROUND), windows(d, AROUND)];
+    let random = around as f64 >= FOUND * d.windows.used.max(1) as f64;
+    if !touched(d) || !random || share(around, all_pages(d)) < AT_RANDOM || cost_of_waste(facts).is_some() {
+        return None;
+    }
+    let (waits, each) = (facts.reads_wait(), share(around, nr));
+    let sectors = PAGE_SECTORS as f64;
+    let saved = smaller(facts, waits, [each * sectors, sectors]);
+    (each > 1.0 && saved.ns >= NOTICED * facts.whole_ns).then(|| Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!("faults at random places read {each:.0} pages around them, and hardly any of these is used"),
+        setting: "madvise(MADV_RANDOM) on the mapping".to_owned(),
+        evidence: vec![
+            ("pages in a window around a fault", each, Unit::Pages),
+            ("of them found by later faults", d.windows.used as f64, Unit::Pages),
             ("time that reads wait for I/O", waits, Unit::Ns),
         ],
     })
@@ -336,8 +382,9 @@ mod tests {
 
 #[cfg(test)]
 mod costs {
+    use super::super::cost::Paced;
     use super::super::edges::{Alone, AloneEdge, hold_cost, windows};
-    use super::super::{readahead_off, window_too_large, window_too_small};
+    use super::super::{mmap_read_around, readahead_off, window_too_large, window_too_small};
     use super::{LEAST, RaKind};
 
     fn limited(kib: &str) -> Alone {
@@ -433,5 +480,39 @@ mod costs {
         hold_cost(&window_too_large::RULE, faults, (29.3, 0.85), edges);
         let found = reads().ask(&window_too_large::RULE).expect("a cost");
         assert!((found.bounds_pct[0] - LEAST * found.saves_pct).abs() < 0.1, "{}: {found:?}", "LEAST");
+        // Where a cap lets bytes pass, a half of them takes half of the time.
+        let mut capped = reads();
+        capped.paced = Some(Paced { at_once: [1e3, 1.25e4], paused: [1e3, 1e3] });
+        capped.requests(0, 10, 2048, 1e6);
+        assert!(capped.ask(&window_too_large::RULE).expect("a cost").saves_pct > 49.9);
+    }
+
+    #[test]
+    fn costs_of_faults() {
+        let faults = || {
+            Alone::of(|a| {
+                a.set("recording", "disk", "sda");
+                a.set("sda", "read_ahead_kb", "128");
+                a.requests(0, 10, 256, 1e6);
+                windows(&mut a.digest, RaKind::Around, 10.0, 320.0);
+                (a.digest.cache.added, a.digest.windows.ahead, a.digest.workload.mapped) = (320, 310, 100);
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("FOUND", |a, x| a.digest.windows.used = x as u64, 1.0, 2.0),
+            ("AT_RANDOM, around", |a, x| windows(&mut a.digest, RaKind::Sync, 1.0, x), 35.0, 36.0),
+            ("NOTICED", |a, x| a.requests(0, 10, 256, x), 4.87e5, 4.85e5),
+            ("mapped", |a, x| a.digest.workload.mapped = x as u64, 6.0, 5.0),
+            ("raised", raised, 128.0, 4096.0),
+        ];
+        fn raised(a: &mut Alone, kib: f64) {
+            a.set("sda", "read_ahead_kb", &kib.to_string());
+            a.set("sda", "max_sectors_kb", "256");
+            a.requests(0, 10, 8192, 1e6);
+            windows(&mut a.digest, RaKind::Around, 10.0, 10_240.0);
+            (a.digest.cache.added, a.digest.windows.ahead) = (10_240, 10_240);
+        }
+        // 1 - sqrt(1/32).
+        hold_cost(&mmap_read_around::RULE, faults, (82.3, 0.8), edges);
     }
 }

@@ -107,6 +107,10 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 const USUAL: f64 = 2.0;
 /// Factor by which one direction waits longer than the other: before a batch of its own stand others.
 const WAITS: f64 = 2.0;
+/// Requests that pass a read while it waits, at least.
+const PASS: f64 = 8.0;
+/// Time of calls, as a part of the whole, up to which they come one after the other.
+const ONE_TASK: f64 = 1.2;
 /// The least part of the cost: requests that no longer pass are before the others, too.
 const LEAST: f64 = 0.5;
 
@@ -116,12 +120,20 @@ pub(super) fn by_preference(facts: &Facts<'_>, way: usize) -> Option<Cost> {
     let starved = facts.number_of_disk("iosched/writes_starved").filter(against)?;
     let [reads, writes] = [0, 1].map(|way| facts.digest.commands.i2d[way].mean());
     let (own, others) = if way == 0 { (reads, writes) } else { (writes, reads) };
-    if own < WAITS * others.max(1.0) {
+    let commands = &facts.digest.commands;
+    let each = commands.busy as f64 / (commands.issued[0] + commands.issued[1]).max(1) as f64;
+    // Writes that are many wait for each other, too; a read that is preferred waits for what is at the device.
+    let passed = way == 0 && own >= PASS * each.max(1.0);
+    if own < WAITS * others.max(1.0) && !passed {
         return None;
     }
     let kinds: &[usize] = if way == 0 { &[0] } else { &[1, KIND_SYNC] };
+    // One task among many that the scheduler prefers has a small part of their time, and the run ends with it.
+    let latency: f64 = kinds.iter().map(|kind| facts.digest.latency[*kind].sum()).sum();
+    let alone = latency <= ONE_TASK * facts.whole_ns;
+    let of_one = if alone { latency.min(commands.i2d[way].sum()) } else { 0.0 };
     Some(Cost {
-        ns: facts.of_kinds(kinds, &[Layer::Elevator]),
+        ns: of_one.max(facts.of_kinds(kinds, &[Layer::Elevator])),
         bounds: [LEAST, 1.0],
         confidence: MARKED,
         claim: format!(
@@ -196,6 +208,21 @@ mod tests {
         let found = starved(1, "100").ask(&writes_starved::RULE).expect("a cost");
         assert!((found.bounds_pct[0] - 40.0).abs() < 0.1, "{}: {found:?}", "LEAST");
         hold_cost(&RULE, || starved(0, "0"), (80.0, 0.85), &[("USUAL, reads", batches, 0.0, 1.0)]);
+        let among_many = || {
+            let mut alone = starved(0, "0");
+            (alone.digest.commands.issued, alone.digest.commands.i2d[1]) = ([10, 990], spread(10, 80_000.0));
+            alone
+        };
+        let one = || {
+            let mut alone = among_many();
+            alone.digest.time.ns[0] = Default::default();
+            (alone.digest.commands.i2d[0], alone.digest.latency[0]) = (spread(10, 80_000.0), spread(10, 120_000.0));
+            alone
+        };
+        let edges: &[AloneEdge] = &[("ONE_TASK", |a, x| a.digest.latency[0] = spread(10, x), 120_000.0, 120_001.0)];
+        hold_cost(&RULE, one, (80.0, 0.85), edges);
+        let edges: &[AloneEdge] = &[("PASS", |a, x| a.digest.commands.busy = x as u64, 1e7, 1.01e7)];
+        hold_cost(&RULE, among_many, (80.0, 0.85), edges);
         let swept = || {
             Alone::of(|a| {
                 a.set("recording", "disk", "sda");
