@@ -36,8 +36,8 @@ pub(super) const RULE: Rule = Rule {
     cost: Some(cost),
 };
 
-/// Stretches of cached pages for each read request: nearly each request ends at one.
-const CUT: f64 = 0.6;
+/// Stretches of cached pages for each read request: one cuts a window in two.
+const CUT: f64 = 0.45;
 /// The same, from which on requests that are not side by side in their file are none of its pieces.
 const SOME_CUT: f64 = 0.3;
 /// Stretches at least.
@@ -170,7 +170,7 @@ mod tests {
                 (a.digest.cache.added, a.digest.windows.holes) = (200, [100, 200]);
             })
         };
-        let edges: &[AloneEdge] = &[("CUT", |a, x| a.digest.windows.holes[0] = x as u64, 60.0, 59.0)];
+        let edges: &[AloneEdge] = &[("CUT", |a, x| a.digest.windows.holes[0] = x as u64, 45.0, 44.0)];
         hold_cost(&RULE, cut, (64.6, 0.8), edges);
         let few = || {
             let mut alone = cut();
