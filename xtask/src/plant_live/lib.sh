@@ -10,7 +10,8 @@ put() {
     local old
     old=$(cat "$2")
     case $old in *\[*\]*) old=${old#*\[} old=${old%%\]*} ;; esac
-    undo "printf %s '$old' > '$2'"
+    # By then its device may be gone, and the setting with it.
+    undo "[ ! -e '$2' ] || printf %s '$old' > '$2'"
     printf %s "$1" >"$2"
 }
 
