@@ -310,8 +310,9 @@ fn others(trace: &Trace, tree: &BTreeSet<u32>) -> BTreeMap<(Dev, String), u64> {
     found
 }
 
-/// Sleeps that the workload's tasks asked for: how often, how long, and how long the longest of these tasks. A wait for descriptors that its time ends is
-/// one if the task has made calls since the last: rates are limited so, and servers without work wait so, too.
+/// Sleeps that the workload's tasks asked for: how often, how long, and how long the longest of these tasks. A wait for
+/// descriptors that its time ends is one if the task has made calls since the last: rates are limited so, and servers
+/// without work wait so, too.
 fn sleeps(trace: &Trace, joined: &Joined) -> (u64, f64, f64) {
     let own = |pid: u32| joined.tree.as_ref().is_none_or(|tree| tree.contains(&pid));
     let (mut open, mut at_work, mut times) = (BTreeMap::new(), BTreeSet::new(), 0);

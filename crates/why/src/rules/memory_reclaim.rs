@@ -107,7 +107,7 @@ pub(super) fn reread(facts: &Facts<'_>) -> Option<Cost> {
     short(facts).filter(|(_, again)| *again >= REREAD).map(|(cost, _)| cost)
 }
 
-/// What it costs that memory is short, and the part of it that are pages of files read again.
+/// The cost of short memory, and the part of it that are pages of files read again.
 fn short(facts: &Facts<'_>) -> Option<(Cost, f64)> {
     let wall = facts.digest.wall.as_ref()?;
     let cache = &facts.digest.cache;
@@ -128,7 +128,7 @@ fn short(facts: &Facts<'_>) -> Option<(Cost, f64)> {
         return None;
     }
     let (without, with, bounds) = ALONE;
-    // What does not fit is written back at once, and who writes waits for it, in reclaim and outside.
+    // Data that do not fit are written back at once, and who writes waits for it, in reclaim and outside.
     let written = facts.digest.workload.bytes[1];
     let full = limit.is_some_and(|(_, value)| value.parse().is_ok_and(|bytes: u64| written > bytes));
     let writes = if full { facts.of_kinds(&[1], IO) } else { 0.0 };

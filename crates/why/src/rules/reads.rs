@@ -262,7 +262,7 @@ pub(super) fn cost_of_waste(facts: &Facts<'_>) -> Option<Cost> {
     })
 }
 
-/// What reads of fewer sectors save of the time that they wait, ns.
+/// The part of the time that reads wait which reads of fewer sectors save, ns.
 fn smaller(facts: &Facts<'_>, waits: f64, [from, to]: [f64; 2]) -> Saved {
     // A drive that takes as long for any request saves nothing, and one whose time goes by bytes as much as goes.
     let by_bytes = waits * (1.0 - to / from);
