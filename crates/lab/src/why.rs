@@ -251,15 +251,17 @@ pub fn of_trace_on(
 /// Most records of a recording of which a program is asked for itself.
 const MOST_ASKED_AGAIN: u64 = 2_000_000;
 
+/// Part of its time that the others of a command take from a program, percent, from which on they are to blame.
+const CROWDED_PCT: f64 = 66.0;
+
 /// Findings of one program of several that a command runs, if that is the one that takes the time.
 fn of_a_program(facts: &Facts, whole: &Trace) -> Vec<Finding> {
     let Some((name, pids)) = facts.diluted.clone() else { return Vec::new() };
     let alone = Facts::of(&mut whole.clone(), &Who { pids, ..Who::default() });
     let mut costs = cost::found(&alone.for_rules());
-    // The others of the command are its neighbours: that is how it was made.
-    if costs.iter().any(|of| of.rule.name != "noisy-neighbour") {
-        costs.retain(|of| of.rule.name != "noisy-neighbour");
-    }
+    // The others of the command are its neighbours: that is how it was made, unless they leave it next to nothing.
+    let crowded = costs.len() == 1 && costs.iter().all(|of| of.saves_pct >= CROWDED_PCT);
+    costs.retain(|of| crowded || of.rule.name != "noisy-neighbour");
     costs.iter_mut().for_each(|of| of.cost.claim = format!("for {name}, {}", of.cost.claim));
     joined(&costs, Vec::new(), facts.calls)
 }

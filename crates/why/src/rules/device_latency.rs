@@ -8,6 +8,7 @@ use super::instead::{Saved, kinds, own, price, reads_of, times};
 use super::{Match, Rule, Switch};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Load, Spread, WAITS};
+use iowhy_stack::units::SECTOR_BYTES;
 
 pub(super) const RULE: Rule = Rule {
     name: "device-latency",
@@ -39,6 +40,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 const ENOUGH: f64 = 16.0;
 /// Time of a write that waits for the platter, ns: less than half a turn of the fastest is a cache that says nothing.
 const PLATTER: f64 = 2e6;
+/// Bytes a second that even a slow disk writes in one go.
+const SLOW_RATE: f64 = 60e6;
 /// The least part of the cost: a cache takes what comes at once, and is emptied no faster than the platter turns.
 const LEAST: f64 = 0.3;
 
@@ -72,10 +75,12 @@ fn unbuffered(facts: &Facts<'_>) -> Option<Cost> {
     }
     let (sectors, nr) = own(facts, 1);
     let each = facts.digest.commands.own_busy[1] as f64 / nr.max(1.0);
-    if nr < ENOUGH || each < PLATTER {
+    // Large writes take the time of their bytes, with the cache or without.
+    let turn = each - sectors * SECTOR_BYTES as f64 * 1e9 / SLOW_RATE;
+    if nr < ENOUGH || turn < PLATTER {
         return None;
     }
-    let waits = facts.of_kinds(kinds(1), &WAITS);
+    let waits = facts.of_kinds(kinds(1), &WAITS) * turn / each;
     // What is left is the way to the drive: that of a read which goes on where another one ended, as far as measured.
     let of_size = |(size, ns): &(u32, f64)| Some(ns * price(facts.service, f64::from(*size), sectors)? / each);
     let left = facts.service.first().and_then(of_size).map_or(0.0, |part| part.min(1.0));
@@ -155,11 +160,12 @@ pub(super) mod tests {
         };
         let edges: &[AloneEdge] = &[
             ("ENOUGH", |a, x| a.requests(1, x as u64, 8, 8e7), 16.0, 15.0),
-            ("PLATTER", |a, x| a.digest.commands.own_busy[1] = x as u64, 4e7, 3.999e7),
+            ("PLATTER", |a, x| a.digest.commands.own_busy[1] = x as u64, 4.137e7, 4.136e7),
+            ("SLOW_RATE", |a, x| a.requests(1, 20, x as u64, 8e7), 234.0, 235.0),
         ];
-        hold_cost(&RULE, off, (50.0, 0.8), edges);
+        hold_cost(&RULE, off, (49.1, 0.8), edges);
         let found = off().ask(&RULE).expect("a cost");
-        assert!((found.bounds_pct[0] - 15.0).abs() < 0.1, "{}: {found:?}", "LEAST");
+        assert!((found.bounds_pct[0] - 14.7).abs() < 0.1, "{}: {found:?}", "LEAST");
     }
 
     /// 100 reads of 4 KiB that take 5 ms each, one by one.
