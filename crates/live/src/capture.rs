@@ -4,6 +4,7 @@
 //! source     `tracefs`: two private instances with the kernel's own ring buffers; `programs`: BPF on raw tracepoints,
 //!            with a ring of its own. Both know the same events, filters and records
 //! reading    one thread empties the rings while they fill; events are decoded when the capture is over
+//! stacks     on request: who has called tasks that begin to wait, `iowhy:stack` before their switch
 //! files      calls name descriptors; records of our own name their files: `iowhy:descriptor` for those
 //!            open when the capture began, `iowhy:opened` behind the end of an open
 //! ```
@@ -23,6 +24,7 @@ mod programs;
 mod reader;
 mod ring;
 mod shape;
+mod stacks;
 pub mod sum;
 #[cfg(test)]
 mod tests;
@@ -41,7 +43,7 @@ use rustix::thread::CapabilitySet;
 use crate::ledger::{Guard, Ledger, LedgerError};
 use crate::machine;
 use decode::Decoded;
-use events::{Event, LEAVING, Place};
+use events::{Event, LEAVING, Place, STACK_NAME};
 use opened::{OpenDescriptor, Opens};
 use programs::Programs;
 use reader::{Page, Reader, Rings, Taken};
@@ -115,8 +117,10 @@ pub struct Ask {
     pub memory_mib: u32,
     /// Events left out, as if this kernel had none of them: groups, for example `readahead`.
     pub without: Vec<String>,
-    /// Tracefs by default, and BPF where the kernel denies it.
+    /// Tracefs by default, and BPF where the kernel denies it; for stacks the other way round.
     pub via: Option<Via>,
+    /// Also what has called tasks that begin to wait, where there are states of tasks; only BPF programs record it.
+    pub stacks: bool,
 }
 
 impl Default for Ask {
@@ -132,6 +136,7 @@ impl Default for Ask {
             memory_mib: 256,
             without: Vec::new(),
             via: None,
+            stacks: false,
         }
     }
 }
@@ -315,11 +320,20 @@ impl<S: Source + 'static> Prepared<S> {
 fn prepare(ask: &Ask, ledger: &Ledger) -> Result<Prepared<Box<dyn Source>>, CaptureError> {
     let by_tracefs = || Instances::make(ask, ledger, [ask.buffer_kib; 2]).map(Prepared::boxed);
     let by_programs = || Programs::make(ask).map(Prepared::boxed);
-    let prepared = match ask.via {
+    let mut prepared = match ask.via {
         Some(Via::Tracefs) => by_tracefs(),
         Some(Via::Bpf) => by_programs(),
+        None if ask.stacks => by_programs().or_else(|error| {
+            let note = format!("BPF, so tracefs recorded ({error})");
+            by_tracefs().map(|made| Prepared { missing: [made.missing, vec![note]].concat(), ..made })
+        }),
         None => instead(by_tracefs(), by_programs),
     }?;
+    if ask.stacks && prepared.shapes.values().all(|shape| shape.name != STACK_NAME) {
+        prepared
+            .missing
+            .push("stacks of callers (only BPF records them, of named tasks or at --level full)".to_owned());
+    }
     if prepared.shapes.is_empty() { Err(CaptureError::NoEvents(ask.level)) } else { Ok(prepared) }
 }
 
@@ -446,7 +460,8 @@ impl Capture {
         let mut decoded = Decoded { own, ..Decoded::default() };
         taken.pages().for_each(|page| source.decode(&mut decoded, &page, &shapes, self.monotonic_ns));
         let begin = [self.monotonic_ns, self.started_ns];
-        let trace = trace_of(&mut decoded, begin, &held, std::mem::take(&mut taken.opened), &known, &self.missing);
+        let mut trace = trace_of(&mut decoded, begin, &held, std::mem::take(&mut taken.opened), &known, &self.missing);
+        stacks::name(&mut trace.records, &taken.mappings, self.monotonic_ns);
         let mut captured = Captured {
             trace,
             level: self.level,

@@ -172,6 +172,54 @@ fn a_process_that_reads_a_file_is_seen_on_every_layer() {
     assert_eq!(fs::read_dir(scratch.state()).expect("the folder").count(), 0, "nothing is left");
 }
 
+/// A program with frame pointers that waits for its standard input, in a function that another one has called.
+const WAITS: &str = "#include <unistd.h>
+__attribute__((noinline)) long row_is_read(char *to) { long n = read(0, to, 1); __asm__ volatile(\"\"); return n; }
+__attribute__((noinline)) long table_is_read(char *to) { long n = row_is_read(to); __asm__ volatile(\"\"); return n; }
+int main(void) { char byte; return table_is_read(&byte) != 1; }
+";
+
+/// Who has called a task that waits is known by name, from BPF; tracefs says that it has no stacks.
+#[test]
+fn stacks_of_waiting_tasks_are_recorded_on_request() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !permitted() {
+        return;
+    }
+    let scratch = Scratch::new("stacks");
+    let (source, program) = (scratch.0.join("waits.c"), scratch.0.join("waits"));
+    fs::write(&source, WAITS).expect("space");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-o"]).args([&program, &source]);
+    assert!(compiler.status().expect("a C compiler, which links this test, too").success());
+    for (via, stacks) in [(Some(Via::Bpf), true), (None, true), (Some(Via::Tracefs), true), (Some(Via::Bpf), false)] {
+        let ask = Ask { children: true, via, stacks, ..Ask::default() };
+        let capture = Capture::start_with(&ask, &scratch.ledger()).expect("a capture");
+        let mut waits = Command::new(&program).stdin(Stdio::piped()).spawn().expect("it starts");
+        std::thread::sleep(Duration::from_millis(100));
+        waits.stdin.take().expect("a pipe").write_all(b"x").expect("it reads");
+        assert!(waits.wait().expect("it ends").success());
+        let captured = capture.stop().expect("it ends");
+        let records = &captured.trace.records;
+        let of = |record: &Record| match &record.seen {
+            Seen::Other { name, fields } if name == "iowhy:stack" => Some(fields.clone()),
+            _ => None,
+        };
+        let found: Vec<String> = records.iter().filter(|record| record.pid == waits.id()).filter_map(of).collect();
+        println!("{via:?}, {stacks}: {found:?}, missing {:?}, {:?}", captured.missing, captured.cost);
+        let recorded = stacks && via != Some(Via::Tracefs);
+        assert_eq!(captured.missing.iter().any(|missing| missing.starts_with("stacks ")), stacks && !recorded);
+        let whole = |fields: &String| fields.ends_with(";main;table_is_read;row_is_read;read");
+        assert_eq!(found.iter().any(whole), recorded, "{found:?}");
+        assert_eq!(found.is_empty(), !recorded);
+        // Each stands before the switch that it is of.
+        for (nr, _) in records.iter().enumerate().filter(|(_, record)| of(record).is_some()) {
+            let mut rest = records[nr + 1..].iter().filter(|record| record.pid == records[nr].pid);
+            assert!(matches!(rest.next().expect("a switch").seen, Seen::Switch { state, .. } if state != 0));
+        }
+    }
+}
+
 /// What was opened and when nobody told more than a descriptor: records of our own say which file that is.
 #[test]
 fn descriptors_are_known_by_their_files() {

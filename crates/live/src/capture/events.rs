@@ -11,10 +11,23 @@ use iowhy_stack::units::{SECTOR_BYTES, Sector};
 
 use super::format::Values;
 use super::letters::rwbs;
-use super::{Ask, Level};
+use super::{Ask, Level, stacks};
 
 /// The event of a page that leaves the page cache.
 pub(super) const LEAVING: &str = "filemap/mm_filemap_delete_from_page_cache";
+
+/// The name of the records of stacks.
+pub(super) const STACK_NAME: &str = "iowhy:stack";
+
+/// Stacks, which programs of our own record with a switch, and no kernel describes.
+pub(super) const STACK: Event = Event {
+    names: &["iowhy/stack"],
+    level: Level::Layers,
+    place: Place::State,
+    gone: true,
+    fields: &["tgid", "count", "calls", "top"],
+    show: Some(stacks::raw),
+};
 
 /// Whose doing an event is, so by what it is filtered.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ use aya_obj::btf::BtfKind;
 
 use super::bpf::{map, misses, refused};
 use super::decode::Decoded;
-use super::events::{EVENTS, Event, Place};
+use super::events::{EVENTS, Event, Place, STACK};
 use super::format::{self, Field, Format};
 use super::instance;
 use super::reader::{Page, Ring, Rings, Taken};
@@ -100,6 +100,11 @@ const HOOKS: [(&str, &str, &str); 26] = [
     ("task/task_newtask", "newtask", STARTED),
     ("task/task_rename", "task_renamed", RENAMED),
 ];
+
+/// The number of stacks, whose program is that of the switches, the number of renamed tasks, and their fields.
+pub(super) const STACKED: u16 = HOOKS.len() as u16 + 1;
+pub(super) const RENAMING: u16 = HOOKS.len() as u16;
+const STACKS: &str = "u32 tgid, u32 count, u64 calls[24], u64 top[8]";
 
 /// Programs that are always there, and their tracepoints.
 const OWN_HOOKS: [(&str, &str); 2] = [("forked", "sched_process_fork"), ("freed", "sched_process_free")];
@@ -276,6 +281,10 @@ impl Plan {
                 plan.missing.push(event.names[0].replacen('/', ":", 1));
             }
         }
+        if ask.stacks && plan.hooks.iter().any(|(_, program, _)| *program == "switched") {
+            let shape = Shape::of(&STACK, STACK.names[0], layout(STACKED, STACKS));
+            plan.shapes.extend(shape.map(|shape| (shape.id, shape)));
+        }
         if !groups.is_empty() {
             let mounted = machine::current_mounts().iter().any(|mount| mount.filesystem == "tracefs");
             let why = if mounted { "tracefs is closed to this user" } else { "no tracefs is mounted" };
@@ -359,7 +368,7 @@ impl Programs {
         // The call that is timed.
         plan.calls[libc::SYS_pread64 as usize] |= 3;
         let room = room(ask.buffer_kib, machine::memory_limit().unwrap_or(u64::MAX));
-        let filters = [ask.of_tasks(), !ask.inodes.is_empty(), !ask.devices.is_empty(), ask.sees_reclaim()];
+        let filters = [ask.of_tasks(), !ask.inodes.is_empty(), !ask.devices.is_empty(), ask.sees_reclaim(), ask.stacks];
         let filters = filters.map(u8::from);
         let bpf = EbpfLoader::new()
             .btf(Some(&btf))
@@ -367,6 +376,7 @@ impl Programs {
             .override_global("by_file", &filters[1], true)
             .override_global("by_device", &filters[2], true)
             .override_global("all_leaving", &filters[3], true)
+            .override_global("stacks", &filters[4], true)
             .override_global("calls", &plan.calls[..], true)
             .override_global("sizes", &sizes, true)
             .override_global("places", &places, true)
@@ -392,7 +402,7 @@ impl Programs {
         let mut devices: HashMap<_, u32, u8> = map(&mut self.bpf, "devices")?;
         ask.devices.iter().try_for_each(|dev| devices.insert(dev.0, 1, 0)).map_err(refused)?;
         let ring = self.bpf.take_map("ring").ok_or_else(|| CaptureError::Bpf("no ring".to_owned()))?;
-        self.ring = Some(Ring::new(RingBuf::try_from(ring).map_err(refused)?, room.into()));
+        self.ring = Some(Ring::new(RingBuf::try_from(ring).map_err(refused)?, room.into(), ask.stacks));
         Ok(())
     }
 

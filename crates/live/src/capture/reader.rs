@@ -18,7 +18,9 @@ use aya::maps::{MapData, RingBuf};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::opened::{Opened, Opens};
+use super::programs::{RENAMING, STACKED};
 use super::ring::{self, Events, HEAD};
+use super::stacks::Mappings;
 use super::{CaptureError, thread_id};
 use crate::system::readable;
 
@@ -66,12 +68,14 @@ pub(super) struct Ring {
     ring: RingBuf<MapData>,
     bytes: u64,
     last: u64,
+    /// There are stacks in it.
+    stacks: bool,
 }
 
 impl Ring {
-    /// One of this size.
-    pub(super) fn new(ring: RingBuf<MapData>, bytes: u64) -> Ring {
-        Ring { ring, bytes, last: 0 }
+    /// One of this size, with stacks or without.
+    pub(super) fn new(ring: RingBuf<MapData>, bytes: u64, stacks: bool) -> Ring {
+        Ring { ring, bytes, last: 0, stacks }
     }
 }
 
@@ -88,6 +92,9 @@ impl Rings for Ring {
         let before = taken.bytes;
         while let Some(event) = self.ring.next() {
             taken.take_event(&event, limit);
+            if self.stacks {
+                taken.look(&event);
+            }
         }
         self.last = taken.bytes - before;
     }
@@ -114,6 +121,8 @@ pub(super) struct Taken {
     pub(super) over_memory: u64,
     /// Opened files, with the tasks that opened them.
     pub(super) opened: Vec<Opened>,
+    /// Mappings of the processes that have stacks.
+    pub(super) mappings: Mappings,
     /// Processor time of the thread.
     pub(super) cpu: Duration,
 }
@@ -152,6 +161,22 @@ impl Taken {
             self.bytes_kept.extend_from_slice(&before[..TIME]);
             self.bytes_kept.extend_from_slice(event);
             self.pages.push((u32::from_ne_bytes(cpu), (TIME + event.len()) as u32));
+        }
+    }
+
+    /// Looks at the process of a stack, and for processes that run another program.
+    fn look(&mut self, event: &[u8]) {
+        let number = |at: usize| Some(u32::from_ne_bytes(event.get(at..at + 4)?.try_into().ok()?));
+        let long = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+        let (Some(kind), Some(pid)) = (number(BEFORE), number(BEFORE + 8)) else { return };
+        match kind as u16 {
+            RENAMING => self.mappings.renamed(pid),
+            STACKED => {
+                let calls = event.get(BEFORE + 16..).unwrap_or_default().chunks_exact(8).map(long);
+                let count = number(BEFORE + 12).unwrap_or(0) as usize;
+                self.mappings.stack(long(&event[..TIME]), pid, calls.take(count));
+            }
+            _ => {}
         }
     }
 

@@ -5,6 +5,7 @@
 // calls      one program for the begin of all system calls, and one for their ends: number, arguments, result
 // others     a program on each classic tracepoint that copies the event as the kernel has laid it out
 // filters    tasks with their children, files, devices, as for tracefs
+// stacks     on request: of a task that leaves the CPU to wait, before its switch, by frame pointers
 // ring       one for all CPUs, read every few milliseconds: nobody is woken by an event
 //
 // Known limits: an event has no context (interrupts off, in an interrupt), which a program cannot ask for. A program
@@ -21,6 +22,7 @@ struct file_ra_state {
 struct file_ra_state___wide { unsigned int mmap_miss; } KERNEL;
 struct signal_struct { short oom_score_adj; } KERNEL;
 struct thread_info { u32 status; } KERNEL;
+struct pt_regs___sp { unsigned long sp; } KERNEL;
 struct task_struct {
 	struct thread_info thread_info;
 	int pid, exit_state;
@@ -45,7 +47,7 @@ enum { TASK, DEVICE };
 enum {
 	RQ_ISSUE = 1, RQ_COMPLETE, BIO_COMPLETE, BIO_QUEUE, GETRQ, BACKMERGE, FRONTMERGE, RQ_MERGE, RQ_INSERT, RQ_REQUEUE,
 	SPLIT, REMAP, PLUG, UNPLUG, RA_SYNC, RA_ASYNC, RA_ORDER, RA_UNBOUNDED, PAGE_ADD, PAGE_REMOVE, GET_PAGES, FAULT,
-	SWITCH, WAKING, NEWTASK, RENAME,
+	SWITCH, WAKING, NEWTASK, RENAME, STACK,
 	COPIED = 0x100, CALL_BEGIN = 0x1000, CALL_END = 0x2000,
 };
 
@@ -56,6 +58,10 @@ enum {
 #define FEW 4
 #define COPIES 32
 #define MINORS 20
+// The most calls of a stack that are recorded, the innermost ones.
+#define DEEP 24
+// Words on top of a stack.
+#define TOP 8
 
 // The head of a record: time and CPU, then the fields that all events begin with.
 struct head { u64 time; u32 cpu, unused; u16 kind; u8 flags, count; u32 pid; };
@@ -70,6 +76,7 @@ struct window {
 	u32 s_dev, order, size, async_size, ra_pages, mmap_miss;
 };
 struct switched { struct head head; u32 next_pid, prev_state; char comm[16]; };
+struct stacked { struct head head; u32 tgid, count; u64 calls[DEEP], top[TOP]; };
 struct woken { struct head head; s32 pid; char comm[16]; };
 struct started { struct head head; s32 pid; char comm[16]; u64 clone_flags; s16 oom_score_adj; };
 struct renamed { struct head head; s32 pid; char oldcomm[16], newcomm[16]; s16 oom_score_adj; };
@@ -80,6 +87,8 @@ struct file_id { u64 ino; u32 dev, unused; };
 const volatile u8 by_task, by_file, by_device;
 // Pages that leave are wanted whoever takes them away.
 const volatile u8 all_leaving;
+// Stacks of tasks that begin to wait are wanted.
+const volatile u8 stacks;
 const volatile u8 calls[CALLS];
 // Of each tracepoint that is copied: bytes of its record, filter, and where its device is; 0 if it has none.
 const volatile u16 sizes[COPIES], devices_at[COPIES];
@@ -419,13 +428,35 @@ int BPF_PROG(ra_unbounded, struct inode *inode, unsigned long index, unsigned lo
 	return of_window(RA_UNBOUNDED, inode, index, NULL, count, ahead);
 }
 
+// The calls that the current task has come to wait through; a thread of the kernel has none. The innermost function of
+// a library has often no frame of its own: its caller is among the words on top of the stack, or in a register.
+static __always_inline void of_stack(void *ctx)
+{
+	struct stacked *out = room(sizeof(*out), STACK);
+	if (!out)
+		return;
+	long bytes = bpf_get_stack(ctx, out->calls, sizeof(out->calls), BPF_F_USER_STACK);
+	if (bytes <= 0) {
+		bpf_ringbuf_discard(out, BPF_RB_NO_WAKEUP);
+		return;
+	}
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(CURRENT);
+	struct pt_regs___sp *at = (void *)regs;
+	struct pt_regs___arm64 *arm = (void *)regs;
+	__builtin_memset(out->top, 0, sizeof(out->top));
+	if (bpf_core_field_exists(regs->di))
+		bpf_probe_read_user(out->top, sizeof(out->top), (void *)at->sp);
+	else
+		out->top[0] = arm->regs[30];
+	out->tgid = bpf_get_current_pid_tgid() >> 32;
+	out->count = bytes / sizeof(u64);
+	done(out);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(switched, u8 preempted, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
 	if (state != ALL || (!passes(prev->pid) && !passes(next->pid)))
-		return 0;
-	struct switched *out = room(sizeof(*out), SWITCH);
-	if (!out)
 		return 0;
 	// Of the states the kernel reports the highest, the idle one (0x402) as 0x80, those that wait for a lock or are
 	// frozen (0x1000, 0x8000) as uninterruptible; one that lost the CPU as 0x100.
@@ -435,6 +466,12 @@ int BPF_PROG(switched, u8 preempted, struct task_struct *prev, struct task_struc
 	for (u32 bit = 0x80; bit > 1; bit >>= 1)
 		if (reported & bit)
 			reported = bit;
+	// One that ends (0x10, 0x20) waits for nothing.
+	if (stacks && !(preempted & 1) && reported && !(reported & 0x30) && passes(prev->pid))
+		of_stack(ctx);
+	struct switched *out = room(sizeof(*out), SWITCH);
+	if (!out)
+		return 0;
 	out->prev_state = preempted & 1 ? 0x100 : reported;
 	out->next_pid = next->pid;
 	bpf_get_current_comm(out->comm, sizeof(out->comm));
