@@ -77,6 +77,9 @@ impl Level {
     }
 }
 
+/// Stacks, where they are asked for and missing.
+pub const STACKS: &str = "stacks of callers";
+
 /// Where the events come from.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Via {
@@ -330,9 +333,7 @@ fn prepare(ask: &Ask, ledger: &Ledger) -> Result<Prepared<Box<dyn Source>>, Capt
         None => instead(by_tracefs(), by_programs),
     }?;
     if ask.stacks && prepared.shapes.values().all(|shape| shape.name != STACK_NAME) {
-        prepared
-            .missing
-            .push("stacks of callers (only BPF records them, of named tasks or at --level full)".to_owned());
+        prepared.missing.push(STACKS.to_owned());
     }
     if prepared.shapes.is_empty() { Err(CaptureError::NoEvents(ask.level)) } else { Ok(prepared) }
 }

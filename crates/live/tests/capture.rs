@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use iowhy_live::cache;
 use iowhy_live::capture::flight::Flight;
-use iowhy_live::capture::{Ask, Capture, Captured, Level, Via, monotonic_ns};
+use iowhy_live::capture::{Ask, Capture, Captured, Level, STACKS, Via, monotonic_ns};
 use iowhy_live::ledger::{self, Guard, Ledger, LoopOptions, State};
 use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Dev, Inode, Record, Rwbs, Seen};
@@ -208,7 +208,7 @@ fn stacks_of_waiting_tasks_are_recorded_on_request() {
         let found: Vec<String> = records.iter().filter(|record| record.pid == waits.id()).filter_map(of).collect();
         println!("{via:?}, {stacks}: {found:?}, missing {:?}, {:?}", captured.missing, captured.cost);
         let recorded = stacks && via != Some(Via::Tracefs);
-        assert_eq!(captured.missing.iter().any(|missing| missing.starts_with("stacks ")), stacks && !recorded);
+        assert_eq!(captured.missing.iter().any(|missing| missing == STACKS), stacks && !recorded);
         let whole = |fields: &String| fields.ends_with(";main;table_is_read;row_is_read;read");
         assert_eq!(found.iter().any(whole), recorded, "{found:?}");
         assert_eq!(found.is_empty(), !recorded);
