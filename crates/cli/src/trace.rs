@@ -95,6 +95,9 @@ enum Action {
         /// Source of events [default: tracefs, or bpf if denied]
         #[arg(long, value_enum, value_name = "WAY")]
         via: Option<Way>,
+        /// Stacks of tasks that begin to wait, by frame pointers; needs bpf
+        #[arg(long)]
+        stacks: bool,
         /// Target file; the end of its name decides the format
         #[arg(short, long, value_name = "OUT")]
         output: PathBuf,
@@ -286,13 +289,14 @@ fn pid(word: &str) -> Result<u32, String> {
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.action {
-        Action::Record { level, length, targets, buffer, via, output, command } => {
+        Action::Record { level, length, targets, buffer, via, stacks, output, command } => {
             let request = Request {
                 level: (*level).into(),
                 length: *length,
                 command: command.clone(),
                 buffer_kib: buffer.unwrap_or(0),
                 via: via.map(Into::into),
+                stacks: *stacks,
                 ..targets.request()
             };
             record(&request, output, arguments.json)

@@ -1,13 +1,16 @@
 //! `iowhy why`.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context;
 use iowhy_lab::armed::kept;
 use iowhy_lab::recording::{self, RecordError, Request};
 use iowhy_lab::store::{self, Store, StoreError};
-use iowhy_lab::why::{self, Answer, Probe, json, text, trial};
+use iowhy_lab::why::{self, Answer, Probe, flame, json, text, trial};
 use iowhy_live::capture::Level;
+use iowhy_live::guard::Output;
 use iowhy_stack::trace::Trace;
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_trace as trace;
@@ -16,7 +19,7 @@ use crate::output::{self, Exit};
 use crate::trace::{Targets, duration};
 
 /// Arguments about a live target, of which a recording has none.
-const LIVE: [&str; 9] = ["length", "pid", "comm", "cgroup", "unit", "device", "file", "command", "try_it"];
+const LIVE: [&str; 10] = ["length", "pid", "comm", "cgroup", "unit", "device", "file", "command", "try_it", "stacks"];
 
 #[derive(clap::Args)]
 #[command(about = "Explain one side alone: where its time goes, why, and what would help")]
@@ -27,6 +30,7 @@ the very end is for iowhy, behind a command, too.
 
   iowhy why -- dd if=big of=/dev/null bs=64k
   iowhy why before.parquet
+  iowhy why --flame waits.svg --comm postgres --for 10s
 
 Exit codes: 0 explained, or nothing here makes it faster, 2 a usage or input
 error, 3 cannot tell.")]
@@ -42,6 +46,12 @@ pub(crate) struct Arguments {
     /// The same as an option
     #[arg(long, value_name = "RECORDING", conflicts_with_all = LIVE)]
     from: Option<PathBuf>,
+    /// Also record stacks of tasks that begin to wait; needs BPF programs
+    #[arg(long)]
+    stacks: bool,
+    /// File for a flame graph of waits (SVG); records --stacks, too
+    #[arg(long, value_name = "FILE")]
+    flame: Option<PathBuf>,
     /// Try the best safe settings on the target, and restore them
     #[arg(long = "try")]
     try_it: bool,
@@ -55,15 +65,26 @@ pub(crate) struct Arguments {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let flame = arguments.flame.as_deref().map(|path| output::begin(path, false)).transpose()?.transpose();
+    let flame = match flame {
+        Ok(flame) => flame,
+        Err(exit) => return Ok(exit),
+    };
     if let Some(from) = arguments.recording.as_ref().or(arguments.from.as_ref()) {
         let Some(trace) = recorded(from)? else { return Ok(Exit::Usage) };
         let answer = why::of_trace(from.display().to_string(), trace, Probe::Elsewhere);
         show(arguments, &answer)?;
+        draw(flame, &answer)?;
         return Ok(exit(&answer));
     }
     let length = arguments.length.or(arguments.command.is_empty().then_some(why::LENGTH));
-    let request =
-        Request { level: Level::Layers, length, command: arguments.command.clone(), ..arguments.targets.request() };
+    let request = Request {
+        level: Level::Layers,
+        length,
+        command: arguments.command.clone(),
+        stacks: arguments.stacks || flame.is_some(),
+        ..arguments.targets.request()
+    };
     crate::doctor::tidy();
     let recorded = match why::record(&request, arguments.json, &mut |problem| output::report(problem.clone())) {
         Err(RecordError::Targets(problems)) => {
@@ -92,6 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         }
     }
     show(arguments, &answer)?;
+    draw(flame, &answer)?;
     // What was recorded up to the signal is shown, and the signal is how it ended.
     Ok(match iowhy_live::signal::exit_code() {
         Some(code) if recorded.interrupted => Exit::Signal(code),
@@ -118,6 +140,19 @@ fn show(arguments: &Arguments, answer: &Answer) -> anyhow::Result<()> {
     } else {
         output::print(&text::text(answer, output::look().brief, output::style()))
     }
+}
+
+/// Writes the flame graph, if there is one.
+fn draw(file: Option<Output>, answer: &Answer) -> anyhow::Result<()> {
+    let Some(mut file) = file else { return Ok(()) };
+    let stacks = &answer.facts.digest.stacks;
+    if stacks.list.is_empty() {
+        let problem = Problem::warning("no flame graph was written: the recording has no stacks");
+        output::report(problem.help("--stacks, of named tasks, records them by BPF programs"));
+        return Ok(());
+    }
+    file.write_all(flame::svg(stacks, &answer.target).as_bytes()).context("cannot write the flame graph")?;
+    Ok(file.finish()?)
 }
 
 fn exit(answer: &Answer) -> Exit {

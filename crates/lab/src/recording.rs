@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use iowhy_live::capture::{Ask, Capture, CaptureError, Captured, Level, Via};
+use iowhy_live::capture::{Ask, Capture, CaptureError, Captured, Level, STACKS, Via};
 use iowhy_live::command::{Running, Usage};
 use iowhy_live::signal;
 use iowhy_stack::trace::{Dev, Inode, Seen, Trace};
@@ -67,6 +67,8 @@ pub struct Request {
     pub buffer_kib: u32,
     /// Where the events come from; tracefs by default, and BPF where the kernel denies it.
     pub via: Option<Via>,
+    /// Also what has called tasks that begin to wait; only BPF programs record it.
+    pub stacks: bool,
 }
 
 /// Why nothing was recorded.
@@ -233,7 +235,7 @@ fn node(path: &Path) -> PathBuf {
 /// The capture's settings, and the names of its subjects.
 fn ask(request: &Request) -> Result<(Ask, Named), RecordError> {
     let children = !request.command.is_empty();
-    let mut ask = Ask { level: request.level, children, via: request.via, ..Ask::default() };
+    let mut ask = Ask { level: request.level, children, via: request.via, stacks: request.stacks, ..Ask::default() };
     if request.buffer_kib > 0 {
         ask.buffer_kib = request.buffer_kib;
     }
@@ -477,7 +479,11 @@ pub fn complaints(captured: &Captured) -> Problems {
         problems.push(Problem::warning(text).help("they came to Linux with 6.18"));
     }
     let all = captured.missing.iter().map(String::as_str);
-    let others: Vec<&str> = all.filter(|name| !name.starts_with("readahead:")).collect();
+    let others: Vec<&str> = all.filter(|name| !name.starts_with("readahead:") && *name != STACKS).collect();
+    if captured.missing.iter().any(|name| name == STACKS) {
+        let text = "no stacks were recorded: only BPF programs record them, of named tasks or at --level full";
+        problems.push(Problem::warning(text).help("a process, a command or --level full, without --via tracefs"));
+    }
     if !others.is_empty() {
         let text = format!("not recorded: {}", others.join(", "));
         problems.push(Problem::warning(text).help("a newer kernel, or root, if these are wanted"));

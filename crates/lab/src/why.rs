@@ -14,6 +14,7 @@
 
 mod below;
 pub mod facts;
+pub mod flame;
 pub mod json;
 pub mod text;
 pub mod trial;

@@ -32,6 +32,7 @@ mod pages;
 pub mod partial;
 pub mod piped;
 pub mod scattered;
+pub mod stacks;
 pub mod synced;
 pub mod tags;
 mod tally;
@@ -48,6 +49,7 @@ use commands::Own;
 pub use commands::{Class, Commands, Load, Moments, Place, Ways, Within};
 pub use figures::{Bios, Cache, Foreign, Plugs, Sync, Turns, Windows, Workload};
 use iowhy_trace::settings::Command;
+use stacks::Stacks;
 pub use tally::{PageSet, Spread};
 use waits::Waits;
 pub use waits::{KIND_OTHER, KIND_SYNC, KINDS, LAYERS, Layer, Time, WAITS};
@@ -95,6 +97,8 @@ pub struct Digest {
     pub wall: Option<Wall>,
     /// Resource usage of the command, if it was one.
     pub command: Option<Command>,
+    /// Where its tasks wait, if stacks were recorded.
+    pub stacks: Stacks,
 }
 
 impl Digest {

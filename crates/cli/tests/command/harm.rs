@@ -351,6 +351,7 @@ fn outputs_do_not_take_the_place_of_others() {
         ("e.blktrace.0", "e", "trace export t.txt --to blktrace -o OUT".to_owned()),
         ("why.html", "why.html", "report l/sim:linux-6.18 l/sim:linux-4.4 -o OUT".to_owned()),
         ("in.html", "in.html", "incident 2012-plugged-readahead --report OUT".to_owned()),
+        ("w.svg", "w.svg", "why t.txt --flame OUT".to_owned()),
         ("to/runs.csv", "to", "store export --to OUT".to_owned()),
         ("to/metrics.csv", "to", "store export --to OUT".to_owned()),
         ("to/runs.json", "to", "store export --to OUT --format json".to_owned()),

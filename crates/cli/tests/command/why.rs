@@ -88,3 +88,39 @@ fn a_signal_ends_the_recording_and_not_the_answer() {
     assert!(answer["facts"]["calls"].as_u64() > Some(0), "{answer:#}");
     assert!(scratch.is_tidy());
 }
+
+/// Waits of a recording by stack, in JSON, in the text and as a picture; a recording without stacks says so.
+#[test]
+fn waits_are_folded_by_what_has_called_them() {
+    let scratch = Scratch::new("why-stacks");
+    let line = |at: u32, pid: u32, event: &str| format!("            dd-{pid}     [000] ..... 0.{at:06}: {event}\n");
+    let out = "sched_switch: prev_comm=dd prev_state=D ==> next_pid=0";
+    let text: String = [
+        line(0, 7, "iowhy:workload: pid=7"),
+        line(10, 7, "sys_read(fd: 3, buf: 0, count: 1000)"),
+        line(20, 7, "iowhy:stack: frames=main;copy;read"),
+        line(20, 7, out),
+        line(920, 0, "sched_switch: prev_comm=swapper prev_state=R ==> next_pid=7"),
+        line(930, 7, "sys_read -> 0x1000"),
+    ]
+    .concat();
+    scratch.write("in.txt", format!("# tracer: nop\n{text}").as_bytes());
+    let stacks = |name: &str| {
+        let (json, message) = scratch.ends(&format!("why --json --flame {name}.svg {name}.txt"), 3);
+        let answer: Value = serde_json::from_str(&json).expect("one object");
+        check_schema("why", &answer);
+        (answer["facts"]["stacks"].clone(), message)
+    };
+    let expected = serde_json::json!([
+        { "frames": ["dd", "main", "copy", "read"], "ns": 900_000, "count": 1, "pct": 100.0 }
+    ]);
+    assert_eq!(stacks("in").0, expected);
+    let picture = std::fs::read_to_string(scratch.0.join("in.svg")).expect("a picture");
+    assert!(picture.starts_with("<svg") && picture.contains(">copy: 900 µs, 100.0 %, 1 wait<"), "{picture}");
+    let (shown, _) = scratch.ends("why in.txt", 3);
+    assert!(shown.contains("100 %, 900 µs in 1 wait: dd > main > copy > read"), "{shown}");
+    scratch.write("none.txt", TRACEFS.as_bytes());
+    let (none, message) = stacks("none");
+    assert_eq!(none, serde_json::json!([]));
+    assert!(message.contains("no flame graph was written") && !scratch.0.join("none.svg").exists(), "{message}");
+}

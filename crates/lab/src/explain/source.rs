@@ -37,7 +37,7 @@ use iowhy_trace::join::{CallRecord, Joined, Who, beside, join};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
 use iowhy_why::digest::{Digest, Observer};
-use iowhy_why::digest::{discards, in_place, mutex, partial, piped, scattered, synced, tags, wall};
+use iowhy_why::digest::{discards, in_place, mutex, partial, piped, scattered, stacks, synced, tags, wall};
 use iowhy_why::rules::Need;
 
 /// Settings of an explanation.
@@ -348,6 +348,7 @@ fn followed(read: &mut Trace, who: &Who, seed: u64, beside: Extra, side: &mut Si
     digest.workload.piped = piped::of(&joined);
     digest.workload.scattered = scattered::of(&joined);
     digest.turns.handed = mutex::of(read, &joined);
+    digest.stacks = stacks::of(read, &joined);
     digest.workload.synchronous = synced::of(&joined);
     digest.commands.late_tags = tags::of(&joined);
     let asks = |record: &&Record| matches!(advised(&record.seen), Some((_, Advice::WillNeed { .. })));

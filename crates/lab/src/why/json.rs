@@ -59,6 +59,16 @@ fn facts(of: &Facts) -> Value {
             .iter()
             .map(|(what, pct)| json!({ "what": what, "pct": finite(*pct) }))
             .collect::<Vec<_>>(),
+        "stacks": of
+            .digest
+            .stacks
+            .list
+            .iter()
+            .map(|stack| {
+                let pct = finite(of.digest.stacks.pct(stack));
+                json!({ "frames": stack.frames, "ns": stack.ns, "count": stack.count, "pct": pct })
+            })
+            .collect::<Vec<_>>(),
         "onset_s": of.onset.map(|onset| finite(onset.at_s)),
         "cache": {
             "pages_added": cache.added,

@@ -18,6 +18,9 @@ const LONGEST: usize = 4096;
 const BAR: usize = 40;
 /// Processes, files and devices that are shown.
 const SHOWN: usize = 5;
+/// Stacks that are shown, and their innermost frames.
+const STACKS: usize = 3;
+const FRAMES: usize = 4;
 
 fn time(ns: f64) -> String {
     quantity(ns / 1e9, "s", 3)
@@ -197,6 +200,7 @@ fn details(text: &mut String, answer: &Answer, style: Style) {
         }
         paragraph(text, "  ", &format!("Page cache: {} pages in, {again}, {gone}.", cache.added));
     }
+    waits(text, facts, style);
     text.push('\n');
     for (what, value, usual) in answer.only_difference.iter().take(2 * SHOWN) {
         paragraph(text, "", &format!("Unusual: {what} is {}, usually {usual}", shown(value, NAME)));
@@ -230,6 +234,21 @@ fn details(text: &mut String, answer: &Answer, style: Style) {
     if !answer.cannot_ask.is_empty() {
         let rules: Vec<&str> = answer.cannot_ask.iter().map(|(rule, _)| *rule).collect();
         paragraph(text, "", &format!("Not asked, for want of records: {}", shown(&rules.join(", "), 4 * NAME)));
+    }
+}
+
+/// The stacks that tasks wait with, as far as they were recorded.
+fn waits(text: &mut String, facts: &Facts, style: Style) {
+    let stacks = &facts.digest.stacks;
+    if stacks.list.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n{}", style.bold("Where tasks wait, by what has called them"));
+    for of in stacks.list.iter().take(STACKS) {
+        let inner = &of.frames[of.frames.len().saturating_sub(FRAMES)..];
+        let inner: Vec<String> = inner.iter().map(|frame| shown(frame, NAME)).collect();
+        let (pct, ns, times) = (stacks.pct(of), time(of.ns as f64), count(of.count, "wait", "waits"));
+        paragraph(text, "  ", &format!("{pct:.0} %, {ns} in {times}: {}", inner.join(" > ")));
     }
 }
 
