@@ -14,6 +14,7 @@ import { Text } from "./parts.tsx";
 import { coverage } from "./pyramid.ts";
 import { Reproduce } from "./reproduce.tsx";
 import { Served, served, slice } from "./serve.tsx";
+import { Stacks } from "./stacks.tsx";
 import { shared } from "./store.ts";
 import { slowSide, Timeline } from "./timeline.tsx";
 import { type Unpacked, unpack } from "./unpack.ts";
@@ -158,6 +159,7 @@ const PARTS = [
   ["layers", "Layers"],
   ["comparison", "Comparison"],
   ["latency", "Latency"],
+  ["stacks", "Waits"],
   ["samples", "Runs"],
   ["history", "History"],
   ["files", "File map"],
@@ -211,6 +213,7 @@ function Page({ unpacked }: { unpacked: Unpacked }) {
         {report.explanation ? <Waterfall explanation={report.explanation} /> : null}
         {comparison ? <Comparisons comparison={comparison} /> : null}
         <Latencies report={report} />
+        <Stacks report={report} />
         <Samples report={report} />
         {report.history ? <Histories history={report.history} /> : null}
         <FileMaps sides={sides} />

@@ -70,6 +70,11 @@ export interface Report {
       bytes: number[];
       count: number[];
     }[];
+    stacks: {
+      frames: string[];
+      ns: number;
+      count: number;
+    }[];
     timeline: {
       seed: number;
       elapsed_ns: number;

@@ -219,6 +219,25 @@ async function numbers(page, report) {
           of.bytes.map((bytes, i) => [bytes, of.count[i]]),
         );
     }
+    if (side.stacks.length > 0) {
+      await same(
+        `stacks-${nr}`,
+        side.stacks.map((of) => [of.frames.join(";"), of.ns, of.count]),
+      );
+      // Each row of frames is as wide as the waits of the stacks that reach it.
+      const drawn = await page.$$eval(`[data-chart="flame-${nr}"] rect`, (all) =>
+        all.map((of) => Number(of.dataset.ns)),
+      );
+      const prefixes = new Set(
+        side.stacks.flatMap((of) => of.frames.map((_, i) => of.frames.slice(0, i + 1).join(";"))),
+      );
+      const deep = side.stacks.reduce((sum, of) => sum + of.ns * of.frames.length, 0);
+      check(
+        `flame-${nr}: a frame for each caller, as wide as its waits`,
+        drawn.length === prefixes.size && drawn.reduce((sum, ns) => sum + ns, 0) === deep,
+        `${drawn.length} of ${prefixes.size}`,
+      );
+    }
     const { overview, map } = side.timeline;
     await same(
       `overview-${nr}`,

@@ -421,6 +421,10 @@ function side(label: string, timeline: Timeline, kernel: string, rand: Random): 
     modes: [],
     latency: (["read", "write", "sync"] as const).map((op) => ecdf(timeline, op)).filter((of) => of.n > 0),
     request_sizes: [{ dir: "read", bytes, count: bytes.map((of) => count.get(of) ?? 0) }],
+    stacks: [
+      { frames: ["reader", "main", "read_row", "read"], ns: Math.round(timeline.elapsed_ns / 2), count: 40 },
+      { frames: ["reader", "main", "sync_log", "fsync"], ns: Math.round(timeline.elapsed_ns / 4), count: 5 },
+    ],
     timeline,
   };
 }

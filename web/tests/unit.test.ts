@@ -17,6 +17,7 @@ import { layout, paintStalls, paintStarved, stallsIn } from "../src/paint.ts";
 import { bandPath, linePath, stepBand, stepPath } from "../src/path.ts";
 import { coverage, gapsOf, halved, layerFor, layers } from "../src/pyramid.ts";
 import * as scale from "../src/scale.ts";
+import { flame } from "../src/stacks.tsx";
 import { unpack } from "../src/unpack.ts";
 import * as verdict from "../src/verdict.tsx";
 import { contrast, deltaE, lab } from "./colour.ts";
@@ -524,6 +525,22 @@ describe("colours", () => {
         const fill = of(look, name);
         expect(contrast(fill, inkOn(fill)), name).toBeGreaterThanOrEqual(4.5);
       }
+  });
+});
+
+describe("flame graphs", () => {
+  it("have each caller once, below what it calls", () => {
+    const stack = (frames: string, ns: number) => ({ frames: frames.split(";"), ns, count: 1 });
+    const frames = flame([stack("t;main;row;read", 50), stack("t;main;fsync", 30), stack("t;row", 20)]);
+    expect(frames.map(({ name, from, ns, count, depth }) => [name, from, ns, count, depth])).toEqual([
+      ["t", 0, 100, 3, 0],
+      ["main", 0, 80, 2, 1],
+      ["fsync", 0, 30, 1, 2],
+      ["row", 30, 50, 1, 2],
+      ["read", 30, 50, 1, 3],
+      ["row", 80, 20, 1, 1],
+    ]);
+    expect(flame([])).toEqual([]);
   });
 });
 

@@ -51,6 +51,7 @@ use iowhy_text::shown;
 use iowhy_trace::join::UNKNOWN_FILE;
 use iowhy_why::delta::time_per_operation;
 use iowhy_why::digest::Digest;
+use iowhy_why::digest::stacks::{Stack, Stacks};
 use iowhy_why::{Explanation, json as explanation_json, matrix};
 use pyramid::{Base, Both, Pyramid};
 use residency::Residency;
@@ -111,6 +112,21 @@ struct Run {
     time_per_operation_ns: f64,
     rate_bytes_per_s: f64,
     operations: u64,
+}
+
+/// A stack that tasks have waited with.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Waits {
+    /// The outermost one first.
+    frames: Vec<String>,
+    ns: u64,
+    count: u64,
+}
+
+impl From<Stack> for Waits {
+    fn from(Stack { frames, ns, count }: Stack) -> Waits {
+        Waits { frames, ns, count }
+    }
 }
 
 /// Runs whose times belong together.
@@ -354,6 +370,8 @@ struct Side {
     modes: Vec<RunMode>,
     latency: Vec<Ecdf>,
     request_sizes: Vec<Sizes>,
+    /// Where its tasks wait, of all runs, as far as stacks were recorded.
+    stacks: Vec<Waits>,
     timeline: Timeline,
 }
 
@@ -619,6 +637,11 @@ fn describe(side: &Gathered, tally: &Tally, timeline: Timeline) -> Side {
         modes: run_modes(&side.side.runs.iter().map(time_per_operation).collect::<Vec<f64>>()),
         latency: tally.ecdfs(),
         request_sizes: tally.sizes(),
+        stacks: Stacks::merged(side.side.runs.iter().map(|run| &run.stacks))
+            .list
+            .into_iter()
+            .map(Waits::from)
+            .collect(),
         timeline,
     }
 }

@@ -90,6 +90,7 @@ fn describe(group: &Group, runs: &[Pictured]) -> Side {
         modes: run_modes(&runs.iter().map(|run| run.mean_ns).collect::<Vec<f64>>()),
         latency: ops.filter_map(|op| pooled(op, runs.iter().flat_map(|run| &run.latency))).collect(),
         request_sizes: Vec::new(),
+        stacks: Vec::new(),
         timeline: Timeline { overview: Overview { slice_ns: 1, ..Overview::default() }, ..Timeline::default() },
     }
 }
