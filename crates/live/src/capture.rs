@@ -43,11 +43,12 @@ use rustix::thread::CapabilitySet;
 use crate::ledger::{Guard, Ledger, LedgerError};
 use crate::machine;
 use decode::Decoded;
-use events::{Event, LEAVING, Place, STACK_NAME};
+use events::{Event, LEAVING, Place};
 use opened::{OpenDescriptor, Opens};
 use programs::Programs;
 use reader::{Page, Reader, Rings, Taken};
 use shape::Shape;
+use stacks::STACK_NAME;
 use tracefs::Instances;
 pub use tracefs::tracefs;
 

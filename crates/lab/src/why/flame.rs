@@ -1,7 +1,7 @@
 //! A flame graph of waiting time (SVG): the task and its outermost function at the bottom, and whatever it has called
 //! above it, each as wide as its part of the listed waits. Pointing at a frame shows its name, time and waits.
 //!
-//! The two sides of `iowhy report` have theirs in the page (`web/src/stacks.tsx`); this is the picture of one recording.
+//! The two sides of `iowhy report` have theirs in the page (`web/src/stacks.tsx`); this is that of one recording.
 //! Callees stand in the order of their names, so that two graphs of one program can be laid next to each other.
 
 use std::fmt::Write;

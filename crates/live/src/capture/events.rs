@@ -16,9 +16,6 @@ use super::{Ask, Level, stacks};
 /// The event of a page that leaves the page cache.
 pub(super) const LEAVING: &str = "filemap/mm_filemap_delete_from_page_cache";
 
-/// The name of the records of stacks.
-pub(super) const STACK_NAME: &str = "iowhy:stack";
-
 /// Stacks, which programs of our own record with a switch, and no kernel describes.
 pub(super) const STACK: Event = Event {
     names: &["iowhy/stack"],

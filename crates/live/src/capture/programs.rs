@@ -31,6 +31,7 @@ use super::format::{self, Field, Format};
 use super::instance;
 use super::reader::{Page, Ring, Rings, Taken};
 use super::shape::Shape;
+use super::stacks::STACKED;
 use super::sum::FileId;
 use super::tracefs::USUAL;
 use super::{Ask, CaptureError, On, Prepared, Source, thread_id};
@@ -101,10 +102,9 @@ const HOOKS: [(&str, &str, &str); 26] = [
     ("task/task_rename", "task_renamed", RENAMED),
 ];
 
-/// The number of stacks, whose program is that of the switches, the number of renamed tasks, and their fields.
-pub(super) const STACKED: u16 = HOOKS.len() as u16 + 1;
-pub(super) const RENAMING: u16 = HOOKS.len() as u16;
+/// Fields of stacks, whose program is that of the switches; their number follows those of the hooks.
 const STACKS: &str = "u32 tgid, u32 count, u64 calls[24], u64 top[8]";
+const _: () = assert!(STACKED as usize == HOOKS.len() + 1);
 
 /// Programs that are always there, and their tracepoints.
 const OWN_HOOKS: [(&str, &str); 2] = [("forked", "sched_process_fork"), ("freed", "sched_process_free")];

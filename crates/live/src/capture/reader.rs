@@ -18,9 +18,8 @@ use aya::maps::{MapData, RingBuf};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::opened::{Opened, Opens};
-use super::programs::{RENAMING, STACKED};
 use super::ring::{self, Events, HEAD};
-use super::stacks::Mappings;
+use super::stacks::{Mappings, RENAMING, STACKED};
 use super::{CaptureError, thread_id};
 use crate::system::readable;
 

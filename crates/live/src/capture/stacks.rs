@@ -11,12 +11,14 @@
 //! ```
 //! A library's stub of a system call has no frame of its own, so that frame pointers leave out who has called it: where
 //! the next frame is of another file, the first word on top of the stack that stands behind a call instruction is that
-//! caller. Frames that lie in no code are no frames, and end a stack.
+//! caller. An address outside of all code ends a stack.
 //!
 //! Source: `Documentation/bpf`, proc_pid_maps(5), elf(5). Known limits: code without frame pointers (most libraries of
-//! distributions, C and C++ with -O2) has short stacks, in which callers are missing; separate debug information and
-//! maps that compilers at run time write (`/tmp/perf-PID.map`) are not read; names of C++ stay mangled; a process that ends
-//! before its mappings are read (within 20 ms) has `[unknown]` only, as has a file that was replaced meanwhile no names.
+//! distributions, C and C++ with -O2) has short stacks, in which callers are missing; a word that an earlier call has
+//! left on top of the stack may be taken for the caller of a stub; separate debug information and maps that compilers
+//! at run time write (`/tmp/perf-PID.map`) are not read; names of C++ stay mangled; a process that ends before its
+//! mappings are read (within 20 ms) has `[unknown]` alone, and a file that was replaced meanwhile lacks names; the
+//! estimate of a recording's cost leaves out that a stack takes longer than other events.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -28,8 +30,13 @@ use iowhy_stack::trace::{Record, Seen};
 use object::read::ReadCache;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
-use super::events::STACK_NAME;
 use super::format::Values;
+
+/// The name of the records of stacks.
+pub(super) const STACK_NAME: &str = "iowhy:stack";
+/// Numbers of the program's records of renamed tasks and of stacks.
+pub(super) const RENAMING: u16 = 26;
+pub(super) const STACKED: u16 = 27;
 
 /// The most frames of a stack, as in the program.
 const DEEP: usize = 24;
@@ -59,7 +66,7 @@ struct Part {
     path: String,
 }
 
-/// What a process had mapped from a time on.
+/// The code that a process had mapped from a time on.
 #[derive(Clone, Debug)]
 struct Look {
     /// CLOCK_MONOTONIC, ns.
@@ -137,7 +144,7 @@ impl Mappings {
         }
     }
 
-    /// What a process had mapped at a time, CLOCK_MONOTONIC, ns. Events of two CPUs may come in another order than that
+    /// A process's code at a time, CLOCK_MONOTONIC, ns. Events of two CPUs may come in another order than that
     /// of their times, so the first look is also that of what was a little earlier.
     fn at(&self, pid: u32, time: u64) -> Option<&Look> {
         let looks = &self.processes.get(&pid)?.looks;
