@@ -30,7 +30,7 @@ the very end is for iowhy, behind a command, too.
 
   iowhy why -- dd if=big of=/dev/null bs=64k
   iowhy why before.parquet
-  iowhy why --flame waits.svg --comm postgres --for 10s
+  iowhy why --flame waits.svg -- dd if=big of=/dev/null bs=64k
 
 Exit codes: 0 explained, or nothing here makes it faster, 2 a usage or input
 error, 3 cannot tell.")]

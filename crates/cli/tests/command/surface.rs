@@ -127,9 +127,18 @@ fn every_verb_has_two_examples_that_run() {
     let live = can_make_disks();
     let folder = prepared(live);
     let needs_root = |line: &str| {
-        ["trace record", "before.parquet", "why -- ", "iowhy tune", "iowhy disk ", "conform --live", "--on live,"]
-            .iter()
-            .any(|part| line.contains(part))
+        [
+            "trace record",
+            "before.parquet",
+            "why -- ",
+            "why --flame",
+            "iowhy tune",
+            "iowhy disk ",
+            "conform --live",
+            "--on live,",
+        ]
+        .iter()
+        .any(|part| line.contains(part))
     };
     let mut ran = 0;
     for verb in verbs() {

@@ -102,11 +102,11 @@ mod tests {
         let svg = svg(&Stacks { all_ns: 1000, list }, "dd & co");
         assert!(svg.contains(">dd &amp; co: 1.00 µs of waiting<"), "{svg}");
         for (place, frame) in [
-            ("0.00 86", "t: 1.00 µs, 100.0 %, 3 waits"),
-            ("0.00 67", "main: 750 ns, 75.0 %, 2 waits"),
-            ("900.00 67", "row: 250 ns, 25.0 %, 1 wait"),
-            ("0.00 48", "Vec&lt;u8&gt;: 250 ns, 25.0 %, 1 wait"),
-            ("300.00 48", "fsync: 500 ns, 50.0 %, 1 wait"),
+            ("0.00 72", "t: 1.00 µs, 100.0 %, 3 waits"),
+            ("0.00 53", "main: 750 ns, 75.0 %, 2 waits"),
+            ("900.00 53", "row: 250 ns, 25.0 %, 1 wait"),
+            ("0.00 34", "Vec&lt;u8&gt;: 250 ns, 25.0 %, 1 wait"),
+            ("300.00 34", "fsync: 500 ns, 50.0 %, 1 wait"),
         ] {
             assert!(svg.contains(&format!("translate({place})\"><title>{frame}<")), "{place} {frame}: {svg}");
         }
