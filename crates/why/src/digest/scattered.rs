@@ -15,10 +15,14 @@ pub struct Scattered {
     pub span: u64,
     /// The way between them in spans: 1 if they come in order, a third of their number by chance.
     pub ways: f64,
+    /// Tasks with a tenth of them or more.
+    pub readers: u32,
 }
 
 /// Sectors that a disk passes over as it goes on.
 const NEAR: u64 = 256;
+/// Reads for each of a task that counts, at most.
+const OF_A_TASK: u64 = 10;
 
 /// In the order of their requests.
 pub fn of(joined: &Joined) -> Scattered {
@@ -30,6 +34,7 @@ pub fn of(joined: &Joined) -> Scattered {
         first: u64,
         at: u64,
         last: u64,
+        tasks: BTreeMap<u32, u64>,
     }
     let mut arms: BTreeMap<Dev, Arm> = BTreeMap::new();
     let own = joined.requests.iter().filter(|request| request.extent.rwbs.has(Rwbs::READ) && !request.calls.is_empty());
@@ -41,11 +46,15 @@ pub fn of(joined: &Joined) -> Scattered {
         arm.reads += 1;
         arm.jumps += u64::from(way > NEAR);
         arm.way += way;
+        for pid in request.pids.iter().take(1) {
+            *arm.tasks.entry(*pid).or_default() += 1;
+        }
         (arm.first, arm.at, arm.last) = (arm.first.min(sector), end, arm.last.max(end));
     }
     let most = arms.into_values().max_by_key(|arm| arm.reads).unwrap_or_default();
     let span = most.last - most.first;
-    Scattered { jumps: most.jumps, span, ways: most.way as f64 / span.max(1) as f64 }
+    let readers = most.tasks.values().filter(|reads| **reads * OF_A_TASK >= most.reads).count() as u32;
+    Scattered { jumps: most.jumps, span, ways: most.way as f64 / span.max(1) as f64, readers }
 }
 
 #[cfg(test)]
@@ -57,23 +66,31 @@ mod tests {
 
     #[test]
     fn the_way_is_counted_in_ways_over_all_reads() {
-        for (sectors, jumps, span, ways) in [
-            (&[0, 1000, 2000, 3000][..], 3, 3008, 2976.0 / 3008.0),
-            (&[0, 8, 16, 272, 280], 0, 288, 248.0 / 288.0),
-            (&[0, 3000, 0, 3000], 3, 3008, (2992.0 + 3008.0 + 2992.0) / 3008.0),
-            (&[7], 0, 8, 0.0),
-            (&[], 0, 0, 0.0),
+        let nearly = [[&[1000][..], &[0; 9]].concat(), [&[1000][..], &[0; 10]].concat()];
+        for (sectors, jumps, span, ways, readers) in [
+            (&[0, 1000, 2000, 3000][..], 3, 3008, 2976.0 / 3008.0, 4),
+            (&[0, 8, 16, 272, 280], 0, 288, 248.0 / 288.0, 1),
+            (&[0, 3000, 0, 3000], 3, 3008, (2992.0 + 3008.0 + 2992.0) / 3008.0, 2),
+            (&nearly[0], 1, 1008, (1008.0 + 64.0) / 1008.0, 2),
+            (&nearly[1], 1, 1008, (1008.0 + 72.0) / 1008.0, 1),
+            (&[7], 0, 8, 0.0, 1),
+            (&[], 0, 0, 0.0, 0),
         ] {
             let request = |sector: &u64| RequestRecord {
                 extent: Extent { rwbs: Rwbs::READ, sector: Sector(*sector), bytes: 4096, ..Extent::default() },
                 calls: vec![1],
+                pids: vec![*sector as u32 / 1000],
                 ..RequestRecord::default()
             };
             let own: Vec<RequestRecord> = sectors.iter().map(request).collect();
             // Those of others do not count.
             let others = own.iter().map(|of| RequestRecord { calls: Vec::new(), ..of.clone() });
             let requests = own.iter().cloned().chain(others).collect();
-            assert_eq!(of(&Joined { requests, ..Joined::default() }), Scattered { jumps, span, ways }, "{sectors:?}");
+            assert_eq!(
+                of(&Joined { requests, ..Joined::default() }),
+                Scattered { jumps, span, ways, readers },
+                "{sectors:?}"
+            );
         }
     }
 }

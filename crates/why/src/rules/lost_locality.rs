@@ -132,8 +132,6 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 /// Reads of streams: fewer are the beginnings of files. Share of the calls that go on where another one ended.
 const ENOUGH: f64 = 16.0;
 const STREAMS: f64 = 0.8;
-/// Time of all reads, as a factor of that by the clock, from which on several tasks wait for theirs.
-const TOGETHER: f64 = 1.2;
 /// Part of the requests that the arm has to move for.
 const MOVES: f64 = 0.3;
 /// Factor over the time of a read in order, from which on it is the arm that takes it.
@@ -191,9 +189,9 @@ fn jumps(facts: &Facts<'_>) -> Option<Cost> {
     let (size, nr) = own(facts, 0);
     let moves = d.commands.seeks as f64 / d.commands.issued.iter().sum::<u64>().max(1) as f64;
     // Calls on pipes are at once with those of the one task that reads.
-    let several = d.workload.concurrency > 1 && d.latency[0].sum() >= TOGETHER * facts.whole_ns;
+    let several = d.workload.concurrency > 1 && d.workload.scattered.readers > 1;
     let turns = facts.streams >= STREAMS && several && moves >= MOVES;
-    let Scattered { jumps, span, ways } = d.workload.scattered;
+    let Scattered { jumps, span, ways, .. } = d.workload.scattered;
     let jumping = jumps >= JUMPS && ways >= WAYS;
     if !facts.turns()? || nr < ENOUGH || !(turns || jumping) || !keeps_busy(facts) {
         return None;
@@ -236,7 +234,7 @@ fn jumps(facts: &Facts<'_>) -> Option<Cost> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost};
     use super::RULE;
     use crate::digest::scattered::Scattered;
     use crate::digest::{Class, Digest, Place, Ways};
@@ -352,7 +350,6 @@ mod tests {
         fn reads(a: &mut Alone, elapsed: u64, ns: f64) {
             a.digest.elapsed = iowhy_stack::units::Nanos(elapsed);
             a.requests(0, 20, 256, ns);
-            a.digest.latency[0] = spread(20, 6e6);
         }
         let turns = || {
             Alone::of(|a| {
@@ -361,7 +358,7 @@ mod tests {
                 a.streams = 1.0;
                 a.service = vec![(8, 1e5), (256, 1e6)];
                 reads(a, 100_000_000, 8e7);
-                a.digest.workload.concurrency = 2;
+                (a.digest.workload.concurrency, a.digest.workload.scattered.readers) = (2, 2);
                 a.digest.commands.seeks = 20;
             })
         };
@@ -371,7 +368,7 @@ mod tests {
             ("MOVES", |a, x| a.digest.commands.seeks = x as u64, 6.0, 5.0),
             ("SLOWER", |a, x| a.service[1].1 = x, 2.6e6, 2.7e6),
             ("ARM", |a, x| reads(a, 60_000_000, x), 4e7, 3.9e7),
-            ("TOGETHER", |a, x| a.digest.latency[0] = spread(20, x), 6e6, 5.99e6),
+            ("readers", |a, x| a.digest.workload.scattered.readers = x as u32, 2.0, 1.0),
             ("streams at once", |a, x| a.digest.workload.concurrency = x as u32, 2.0, 1.0),
             ("an arm", |a, x| a.set("sda", "rotational", &x.to_string()), 1.0, 0.0),
         ];
@@ -380,7 +377,7 @@ mod tests {
             Alone::of(|a| {
                 *a = turns();
                 a.digest.workload.concurrency = 1;
-                a.digest.workload.scattered = Scattered { jumps: 40, span: 20 * 256, ways: 10.0 };
+                a.digest.workload.scattered = Scattered { jumps: 40, span: 20 * 256, ways: 10.0, readers: 1 };
             })
         };
         let edges: &[AloneEdge] = &[
