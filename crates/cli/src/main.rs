@@ -226,13 +226,16 @@ fn parse(words: &[OsString], bisection: bool) -> Result<Arguments, Exit> {
 }
 
 /// Ends the process at a panic, instead of unwinding: changes of this process are undone, and a page of a foreign
-/// file that cannot be decoded is a mistake of that file.
+/// file that cannot be decoded is a mistake of that file. A twin that fails leaves an answer without it.
 fn end_at_a_panic(exit: i32) {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let damaged = iowhy_trace::format::trace_parquet::decodes();
         if damaged && cfg!(panic = "unwind") {
             return;
+        }
+        if iowhy_lab::twin::runs() && cfg!(panic = "unwind") {
+            return report(panic);
         }
         if damaged {
             output::report(Problem::error(iowhy_trace::format::trace_parquet::DAMAGED));

@@ -30,6 +30,7 @@ use rayon::prelude::*;
 
 use crate::explain::source::of_the_workload;
 use crate::profile::Profile;
+pub use agree::runs;
 use agree::{Run, Traits};
 use calls::Recorded;
 use change::Change;

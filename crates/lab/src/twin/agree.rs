@@ -10,8 +10,10 @@
 //! Each but the time is the share of both together, as sets with repetition: what both have, of what the one with more
 //! of them has. Nothing is fitted to reach agreement.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use iowhy_stack::event::{CallId, Content, Dir, Event, EventSink, RaKind, What};
 use iowhy_stack::outcome::{Outcome, Plan, RunError};
@@ -190,6 +192,25 @@ pub(super) struct Run {
     pub(super) others: Vec<f64>,
 }
 
+thread_local! {
+    static RUNS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread runs a twin: an assertion of a model that fails then costs the prediction, not the facts.
+pub fn runs() -> bool {
+    RUNS.get()
+}
+
+/// Whatever a recording makes a model do, the answer has its facts.
+fn guarded<T>(run: impl FnOnce() -> Result<T, RunError>) -> Result<T, RunError> {
+    let before = RUNS.replace(true);
+    let failed =
+        |_| Err(RunError::Job("the model failed on this recording: a defect of iowhy, please report it".into()));
+    let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(failed);
+    RUNS.set(before);
+    result
+}
+
 /// Makes a twin's run with a seed.
 pub(super) fn run(plan: &Plan, recorded: &Recorded, seed: u64) -> Result<Run, RunError> {
     let mut plan = plan.clone();
@@ -197,7 +218,7 @@ pub(super) fn run(plan: &Plan, recorded: &Recorded, seed: u64) -> Result<Run, Ru
     let traits = Traits::default();
     let (strangers, carried, observer) = (HashSet::new(), Carried::default(), Observer::default());
     let mut listener = Listener { recorded, strangers, traits, carried, observer };
-    let outcome: Outcome = sim::run_with(&plan, &mut listener)?;
+    let outcome: Outcome = guarded(|| sim::run_with(&plan, &mut listener))?;
     let (own, others) = outcome.threads.split_at(recorded.own.min(outcome.threads.len()));
     listener.traits.time = own.iter().map(|thread| thread.end.0).max().unwrap_or(0) as f64;
     let each = |thread: &iowhy_stack::outcome::ThreadTotals| thread.busy.0 as f64 / thread.events.max(1) as f64;
@@ -236,5 +257,20 @@ pub(super) fn agreement(seen: &Traits, runs: &[Run]) -> Agreement {
         requests_pct,
         time_pct,
         nearest: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assertion_that_fails_is_an_error_of_the_run() {
+        let failed = guarded::<()>(|| {
+            assert!(runs());
+            panic!("a queue is empty");
+        });
+        assert!(matches!(failed, Err(RunError::Job(text)) if text.contains("report")));
+        assert!(!runs() && matches!(guarded(|| Ok(7)), Ok(7)));
     }
 }

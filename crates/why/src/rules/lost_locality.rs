@@ -136,6 +136,8 @@ const STREAMS: f64 = 0.8;
 const MOVES: f64 = 0.3;
 /// Factor over the time of a read in order, from which on it is the arm that takes it.
 const SLOWER: f64 = 1.5;
+/// The same where one task jumps.
+const JUMPS_SLOWER: f64 = 3.0;
 /// Bytes a second of a disk in order, where that was not measured.
 const USUAL: f64 = 150e6;
 
@@ -201,7 +203,9 @@ fn jumps(facts: &Facts<'_>) -> Option<Cost> {
     // In the order of their places the arm passes over what is between them.
     let between = if turns { 0.0 } else { (span as f64 / nr - size).max(0.0) * SECTOR_BYTES as f64 * 1e9 / USUAL };
     let alone = instead::measured(facts.service, size).unwrap_or(usual) + between;
-    if each < SLOWER * alone || each < alone + ARM {
+    // Files in the order of their folder jump a little, as most programs read them.
+    let slower = if turns { SLOWER } else { JUMPS_SLOWER };
+    if each < slower * alone || each < alone + ARM {
         return None;
     }
     let waits = facts.of_kinds(kinds(0), &WAITS);
@@ -383,6 +387,7 @@ mod tests {
         let edges: &[AloneEdge] = &[
             ("JUMPS", |a, x| a.digest.workload.scattered.jumps = x as u64, 32.0, 31.0),
             ("WAYS", |a, x| a.digest.workload.scattered.ways = x, 8.0, 7.9),
+            ("JUMPS_SLOWER", |a, x| a.requests(0, 20, 256, x), 8e7, 5e7),
         ];
         hold_cost(&RULE, jumps, (60.0, 0.8), edges);
         let unsorted = || {
