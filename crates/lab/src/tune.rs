@@ -9,7 +9,8 @@
 //! trial        blocks in random order, each with the job as it is and with every candidate, through the ledger
 //!              (`run::execute`): restored after each run, after a signal, and by the next start
 //! judge        the interval of each from what is left of the blocks (`stats::blocks`): the best is one that is surely
-//!              better, and by 2 % at least; else what is there stays
+//!              better, and by 2 % at least; else what is there stays. Of a saving that the twin or a rule predicted, the
+//!              trial is the second witness, and a narrower interval is enough
 //! keep         a rule of udev, a unit of systemd, a line for sysctl                       (`keep`)
 //! ```
 //! Limits: a job has to do the same work each time; a gain that needs a setting which the twin has wrong and nobody
@@ -41,8 +42,9 @@ pub use keep::Keep;
 const CANDIDATES: usize = 3;
 const RUNS: u32 = 8;
 const LEAST_BLOCKS: u32 = 2;
-/// Coverage of an interval.
+/// Coverage of an interval, and of the one that is enough for what was predicted.
 const LEVEL: f64 = 0.9;
+const LEVEL_PREDICTED: f64 = 0.6;
 /// Gain that is worth a change, percent of the time.
 const LEAST: f64 = 2.0;
 /// Gains that differ by less are alike: then fewer changes are better.
@@ -80,23 +82,48 @@ pub enum Origin {
     Untested,
 }
 
+/// Share of the time that is saved, and its 90 % interval, percent.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Saving {
+    pub pct: f64,
+    /// Infinite of a single block.
+    pub ci_pct: [f64; 2],
+}
+
 /// Settings that were tried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tried {
     pub settings: Settings,
     pub origin: Origin,
-    /// Share of the time that the twin saves with them, percent, if it agrees.
-    pub predicted_pct: Option<f64>,
-    /// Share that they saved, with its interval, percent; infinite of a single block.
-    pub obtained_pct: f64,
-    pub ci_pct: [f64; 2],
+    /// On the twin, if it agrees; the interval is that of its draws.
+    pub predicted: Option<Saving>,
+    /// On the running kernel.
+    pub obtained: Saving,
+    /// Lower end of the interval that decides, percent.
+    least_pct: f64,
+}
+
+impl Tried {
+    fn new(settings: Settings, origin: Origin, predicted: Option<Saving>) -> Tried {
+        let unknown = Saving { pct: 0.0, ci_pct: [f64::NEG_INFINITY, f64::INFINITY] };
+        Tried { settings, origin, predicted, obtained: unknown, least_pct: f64::NEG_INFINITY }
+    }
+
+    /// The twin, in nearly all draws, or a rule saw the saving before it was tried.
+    fn is_expected(&self) -> bool {
+        self.origin == Origin::Rule || self.predicted.is_some_and(|of| of.pct >= LEAST && of.ci_pct[0] > 0.0)
+    }
+
+    fn is_better(&self) -> bool {
+        self.least_pct > 0.0 && self.obtained.pct >= LEAST
+    }
 }
 
 /// A change of the program with which the twin is faster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     pub setting: String,
-    pub predicted_pct: f64,
+    pub predicted: Saving,
     /// The line that a programmer writes.
     pub code: String,
 }
@@ -147,20 +174,16 @@ pub fn shown(settings: &[(&'static str, String)]) -> String {
 impl Tuned {
     /// It looks better, and nobody can be sure.
     pub fn undecided(&self) -> Option<&Tried> {
-        let open = self.tried.iter().filter(|of| self.best.is_none() && of.obtained_pct >= LEAST && !is_sure(of));
-        open.max_by(|a, b| a.obtained_pct.total_cmp(&b.obtained_pct))
+        let open = self.tried.iter().filter(|of| self.best.is_none() && of.obtained.pct >= LEAST && !of.is_better());
+        open.max_by(|a, b| a.obtained.pct.total_cmp(&b.obtained.pct))
     }
-}
-
-fn is_sure(of: &Tried) -> bool {
-    of.ci_pct[0] > 0.0 && of.obtained_pct >= LEAST
 }
 
 /// The best of those that are surely better; of those alike the one with fewest changes.
 fn best(tried: &[Tried]) -> Option<usize> {
-    let sure = || tried.iter().enumerate().filter(|(_, of)| is_sure(of));
-    let most = sure().map(|(_, of)| of.obtained_pct).fold(0.0, f64::max);
-    let alike = sure().filter(|(_, of)| of.obtained_pct >= most - ALIKE);
+    let better = || tried.iter().enumerate().filter(|(_, of)| of.is_better());
+    let most = better().map(|(_, of)| of.obtained.pct).fold(0.0, f64::max);
+    let alike = better().filter(|(_, of)| of.obtained.pct >= most - ALIKE);
     alike.min_by_key(|(_, of)| of.settings.len()).map(|(nr, _)| nr)
 }
 
@@ -246,20 +269,13 @@ fn candidates(
     seen: &record::Seen,
     possible: &dyn Fn(&str, &str) -> bool,
 ) -> Vec<Tried> {
-    let candidate = |settings: Settings, origin: Origin, predicted_pct: Option<f64>| Tried {
-        settings,
-        origin,
-        predicted_pct,
-        obtained_pct: 0.0,
-        ci_pct: [f64::NEG_INFINITY, f64::INFINITY],
-    };
     let mut out: Vec<Tried> = Vec::new();
     let from_rules = seen.rules.iter().filter(|(key, value)| possible(key, value));
     let from_rules: Vec<Tried> =
-        from_rules.map(|(key, value)| candidate(vec![(*key, value.clone())], Origin::Rule, None)).collect();
+        from_rules.map(|(key, value)| Tried::new(vec![(*key, value.clone())], Origin::Rule, None)).collect();
     let from_twin = combined.into_iter().filter(|of| of.saves_pct > 0.0).map(|of| {
-        let predicted = (origin == Origin::Twin).then_some(of.saves_pct);
-        candidate(of.settings, origin, predicted)
+        let predicted = (origin == Origin::Twin).then_some(Saving { pct: of.saves_pct, ci_pct: of.saves_ci_pct });
+        Tried::new(of.settings, origin, predicted)
     });
     if origin == Origin::Guess {
         out.extend(from_rules);
@@ -278,7 +294,7 @@ fn candidates(
         if let Some(value) = value.filter(|_| matters && !taken(&out)) {
             let mut settings = base.clone();
             settings.push((*key, (*value).to_owned()));
-            out.push(candidate(settings, Origin::Untested, None));
+            out.push(Tried::new(settings, Origin::Untested, None));
         }
     }
     let mut known: Vec<Settings> = Vec::new();
@@ -374,10 +390,12 @@ fn judge(executed: Executed, request: &RunRequest, candidates: Vec<Tried>, tuned
     let rows: Vec<Vec<f64>> =
         times.iter().map(|row| whole.iter().filter_map(|arm| row[*arm]).map(f64::ln).collect()).collect();
     let saved = |logarithm: f64| 100.0 * (1.0 - logarithm.exp());
-    for (arm, of) in whole[1..].iter().zip(blocks::differences(&rows, LEVEL)) {
+    let at = |level: f64| blocks::differences(&rows, level);
+    for ((arm, of), predicted) in whole[1..].iter().zip(at(LEVEL)).zip(at(LEVEL_PREDICTED)) {
         let tried = candidates[arm - 1].clone();
-        let (obtained_pct, ci_pct) = (saved(of.centre), [saved(of.high), saved(of.low)]);
-        tuned.tried.push(Tried { obtained_pct, ci_pct, ..tried });
+        let obtained = Saving { pct: saved(of.centre), ci_pct: [saved(of.high), saved(of.low)] };
+        let least_pct = if tried.is_expected() { saved(predicted.high) } else { obtained.ci_pct[0] };
+        tuned.tried.push(Tried { obtained, least_pct, ..tried });
     }
     Ok(())
 }

@@ -180,9 +180,9 @@ impl Twin {
         }
         let specs = stack.device.options.specs();
         if specs.iter().any(|spec| spec.name == "nr_sectors") {
-            // Room for what the recording used, and for files whose places nobody saw.
+            // Room for what the recording used, and behind it for files whose places nobody saw.
             let files: u64 = recorded.job.workload.files().iter().map(|file| file.bytes.div_ceil(512) + 16).sum();
-            let least = recorded.nr_sectors.max(files + (4 << 21)).min(1 << 40);
+            let least = (recorded.nr_sectors + files + (4 << 21)).min(1 << 40);
             let nr_sectors = stack.device.options.unsigned("nr_sectors").max(least);
             stack.device.options.set("nr_sectors", nr_sectors as i64);
         }

@@ -25,9 +25,10 @@ pub fn tune(tuned: &Tuned) -> Value {
             .map(|of| json!({
                 "setting": shown(&of.settings),
                 "origin": origin(of.origin),
-                "predicted_pct": of.predicted_pct,
-                "obtained_pct": of.obtained_pct,
-                "ci_pct": of.ci_pct,
+                "predicted_pct": of.predicted.map(|of| of.pct),
+                "predicted_ci_pct": of.predicted.map(|of| of.ci_pct),
+                "obtained_pct": of.obtained.pct,
+                "ci_pct": of.obtained.ci_pct,
             }))
             .collect::<Vec<_>>(),
         "best": tuned.best.map(|best| shown(&tuned.tried[best].settings)),
@@ -40,7 +41,12 @@ pub fn tune(tuned: &Tuned) -> Value {
         "options": tuned
             .options
             .iter()
-            .map(|of| json!({ "setting": of.setting, "predicted_pct": of.predicted_pct, "code": of.code }))
+            .map(|of| json!({
+                "setting": of.setting,
+                "predicted_pct": of.predicted.pct,
+                "predicted_ci_pct": of.predicted.ci_pct,
+                "code": of.code,
+            }))
             .collect::<Vec<_>>(),
         "refused": tuned
             .refused

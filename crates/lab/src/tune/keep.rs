@@ -11,7 +11,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Change, shown};
+use super::{Change, Saving, shown};
 use crate::twin::Twin;
 
 /// Something to write into a file.
@@ -84,7 +84,7 @@ pub(super) fn changes(twin: &Twin) -> Vec<Change> {
         Some(Change {
             code: code(&prediction.setting)?,
             setting: prediction.setting,
-            predicted_pct: prediction.saves_pct,
+            predicted: Saving { pct: prediction.saves_pct, ci_pct: prediction.saves_ci_pct },
         })
     };
     twin.what_if().into_iter().filter_map(of).collect()

@@ -2,8 +2,8 @@ use super::*;
 
 fn tried(key: &'static str, more: usize, obtained_pct: f64, low: f64) -> Tried {
     let settings = std::iter::repeat_n((key, "1".to_owned()), 1 + more).collect();
-    let ci_pct = [low, 2.0 * obtained_pct - low];
-    Tried { settings, origin: Origin::Twin, predicted_pct: None, obtained_pct, ci_pct }
+    let obtained = Saving { pct: obtained_pct, ci_pct: [low, 2.0 * obtained_pct - low] };
+    Tried { obtained, least_pct: low, ..Tried::new(settings, Origin::Twin, None) }
 }
 
 #[test]
@@ -40,4 +40,20 @@ fn work_is_measured_by_bytes_then_calls_then_the_clock() {
 fn values_that_no_kernel_offers_are_not_tried() {
     assert!(!is_possible("nowhere", "read_ahead_kb", "128"));
     assert!(is_possible("nowhere", "vm.dirty_ratio", "10"));
+}
+
+#[test]
+fn what_the_twin_sees_in_nearly_all_draws_or_a_rule_is_expected() {
+    let saving = |pct: f64, low: f64| Some(Saving { pct, ci_pct: [low, 2.0 * pct - low] });
+    let cases: &[(Origin, Option<Saving>, bool)] = &[
+        (Origin::Twin, saving(10.0, 1.0), true),
+        (Origin::Twin, saving(10.0, -1.0), false),
+        (Origin::Twin, saving(1.0, 0.5), false),
+        (Origin::Rule, None, true),
+        (Origin::Guess, None, false),
+        (Origin::Untested, None, false),
+    ];
+    for (origin, predicted, expected) in cases {
+        assert_eq!(Tried::new(Vec::new(), *origin, *predicted).is_expected(), *expected, "{origin:?} {predicted:?}");
+    }
 }

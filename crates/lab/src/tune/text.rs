@@ -5,13 +5,13 @@ use std::fmt::Write;
 use iowhy_compare::text::Style;
 use iowhy_text::{count, shown};
 
-use super::{Origin, Tried, Tuned, keep};
+use super::{Origin, Saving, Tuned, keep};
 use crate::why::text::paragraph;
 
 /// Longest settings within a line, and longest name of a job.
 const NAME: usize = 40;
 
-fn interval(of: &Tried) -> String {
+fn interval(of: &Saving) -> String {
     let [low, high] = of.ci_pct;
     if low.is_finite() && high.is_finite() { format!("[{low:.0}, {high:.0}]") } else { "[one block]".to_owned() }
 }
@@ -19,20 +19,18 @@ fn interval(of: &Tried) -> String {
 /// The answer in a sentence.
 pub fn sentence(tuned: &Tuned) -> String {
     if let Some(of) = tuned.best.map(|best| &tuned.tried[best]) {
-        let predicted = of.predicted_pct.map_or(String::new(), |pct| format!("; the twin predicted {pct:.0} %"));
-        return format!(
-            "{} saves {:.0} % {} of the time{predicted}.",
-            super::shown(&of.settings),
-            of.obtained_pct,
-            interval(of)
-        );
+        let predicted = of.predicted.as_ref();
+        let predicted =
+            predicted.map_or(String::new(), |of| format!("; the twin predicted {:.0} % {}", of.pct, interval(of)));
+        let settings = super::shown(&of.settings);
+        return format!("{settings} saves {:.0} % {} of the time{predicted}.", of.obtained.pct, interval(&of.obtained));
     }
     if let Some(of) = tuned.undecided() {
         return format!(
             "Cannot tell yet: {} may save {:.0} % {} of the time. More runs of each (--runs) settle it.",
             super::shown(&of.settings),
-            of.obtained_pct,
-            interval(of)
+            of.obtained.pct,
+            interval(&of.obtained)
         );
     }
     match tuned.tried.len() {
@@ -49,18 +47,18 @@ pub fn text(tuned: &Tuned, brief: bool, style: Style) -> String {
     let mut text = String::new();
     paragraph(&mut text, "", &style.bold(&sentence(tuned)));
     if !tuned.tried.is_empty() {
-        let _ = writeln!(text, "\n{:<NAME$}  predicted  saved     90 % interval", style.bold("Tried"));
+        let _ = writeln!(text, "\n{:<NAME$}      predicted  saved  90 % interval", style.bold("Tried"));
     }
     for of in &tuned.tried {
-        let predicted = match (of.predicted_pct, of.origin) {
-            (Some(pct), _) => format!("{pct:.0} %"),
+        let predicted = match (&of.predicted, of.origin) {
+            (Some(of), _) => format!("{:.0} % {}", of.pct, interval(of)),
             (None, Origin::Guess) => "a guess".to_owned(),
             (None, Origin::Rule) => "a rule".to_owned(),
             (None, _) => "-".to_owned(),
         };
         let settings = shown(&super::shown(&of.settings), NAME);
-        let saved = format!("{:.0} %", of.obtained_pct);
-        let _ = writeln!(text, "{settings:<NAME$}  {predicted:>9}  {saved:>5}     {}", interval(of));
+        let saved = format!("{:.0} %", of.obtained.pct);
+        let _ = writeln!(text, "{settings:<NAME$}  {predicted:>13}  {saved:>5}  {}", interval(&of.obtained));
     }
     for (label, why) in &tuned.refused {
         paragraph(&mut text, "", &format!("Not tried: {label}, {why}"));
@@ -84,7 +82,7 @@ pub fn text(tuned: &Tuned, brief: bool, style: Style) -> String {
         let _ = writeln!(text, "\n{}", style.bold("Options in the program, as the twin predicts"));
     }
     for of in &tuned.options {
-        let _ = writeln!(text, "  {:>3.0} %  {}", of.predicted_pct, of.code);
+        let _ = writeln!(text, "  {:>3.0} % {:<9}  {}", of.predicted.pct, interval(&of.predicted), of.code);
     }
     text.push('\n');
     let twin = &tuned.agreement;

@@ -150,3 +150,14 @@ fn combinations_take_back_settings_that_only_hurt_together() {
     assert!(twin.combinations(&|key, _| key == "nomerges", 3).iter().all(|of| of.settings[0].0 == "nomerges"));
     assert!(twin.combinations(&|_, _| false, 3).is_empty());
 }
+
+#[test]
+fn the_disk_has_room_for_whole_files_behind_the_last_known_place() {
+    let mut stack = stack("");
+    stack.device.options.set("nr_sectors", 1 << 21);
+    let twin = twin(&Plan { stack, job: job("two") });
+    let files: u64 = twin.recorded.job.workload.files().iter().map(|file| file.bytes / 512).sum();
+    let room = twin.plan.stack.device.options.unsigned("nr_sectors");
+    assert!(files > 0 && twin.recorded.nr_sectors > 0);
+    assert!(room >= (8 << 20) + twin.recorded.nr_sectors + files, "{room}");
+}
