@@ -116,9 +116,7 @@ pub struct Facts {
     pub devices: Vec<Device>,
     pub modes: Vec<Mode>,
     pub onset: Option<Onset>,
-    pub sleeps: (u64, f64),
-    /// How long the task of them that sleeps longest does so, ns.
-    pub sleeper: f64,
+    pub sleeps: cost::Sleeps,
     /// Share of the reads that go on where another one on their file ended.
     pub streams: f64,
     /// Share of the reads that come on an open file behind another task's, at another place.
@@ -176,7 +174,6 @@ impl Facts {
             .filter_map(|call| Some((call.start, call.end?.saturating_sub(call.start).0)))
             .collect();
         latencies.sort_unstable();
-        let (times, asleep, sleeper) = sleeps(trace, &joined);
         let processes = processes(trace, &joined);
         let pressure = settings.counters.iter().filter_map(|(key, ns)| {
             Some((key.strip_suffix("_pressure_ns")?.replace('_', ", "), 100.0 * share(*ns, length_ns).min(1.0)))
@@ -193,8 +190,7 @@ impl Facts {
             devices: devices(trace, &joined, &settings, &digest, &others),
             modes: found_modes(&latencies),
             onset: onset(&latencies),
-            sleeps: (times, asleep),
-            sleeper,
+            sleeps: sleeps(trace, &joined),
             streams: streams(&joined),
             taken: taken(&joined),
             length_ns,
@@ -245,7 +241,6 @@ impl Facts {
             lacks: &self.lacks,
             whole_ns: self.whole_ns,
             sleeps: self.sleeps,
-            sleeper: self.sleeper,
             streams: self.streams,
             taken: self.taken,
             others: self.devices.first().map_or(&[], |device| &device.others),
@@ -310,10 +305,9 @@ fn others(trace: &Trace, tree: &BTreeSet<u32>) -> BTreeMap<(Dev, String), u64> {
     found
 }
 
-/// Sleeps that the workload's tasks asked for: how often, how long, and how long the longest of these tasks. A wait for
-/// descriptors that its time ends is one if the task has made calls since the last: rates are limited so, and servers
-/// without work wait so, too.
-fn sleeps(trace: &Trace, joined: &Joined) -> (u64, f64, f64) {
+/// Sleeps that the workload's tasks asked for. A wait for descriptors that its time ends is one if the task has made
+/// calls since the last: rates are limited so, and servers without work wait so, too.
+fn sleeps(trace: &Trace, joined: &Joined) -> cost::Sleeps {
     let own = |pid: u32| joined.tree.as_ref().is_none_or(|tree| tree.contains(&pid));
     let (mut open, mut at_work, mut times) = (BTreeMap::new(), BTreeSet::new(), 0);
     let mut asleep: BTreeMap<u32, f64> = BTreeMap::new();
@@ -340,7 +334,9 @@ fn sleeps(trace: &Trace, joined: &Joined) -> (u64, f64, f64) {
             *asleep.entry(record.pid).or_default() += record.at.saturating_sub(since).0 as f64;
         }
     }
-    (times, asleep.values().sum(), asleep.values().copied().fold(0.0, f64::max))
+    let moved = joined.calls.iter().filter(|call| asleep.contains_key(&call.pid)).map(|call| call.moved());
+    let longest_ns = asleep.values().copied().fold(0.0, f64::max);
+    cost::Sleeps { times, ns: asleep.values().sum(), longest_ns, moved: moved.sum() }
 }
 
 /// Share of the reads that begin where one of the last ones on their file ended, or are larger than a usual window and

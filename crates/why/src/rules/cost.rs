@@ -30,6 +30,17 @@ pub(super) const TRIPS: [Layer; 4] = [Layer::Plug, Layer::Elevator, Layer::Devic
 /// The least and the most of a cost, as parts of it.
 pub type Bounds = [f64; 2];
 
+/// Sleeps that tasks asked for.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Sleeps {
+    pub times: u64,
+    /// All of them, and those of the task that sleeps longest.
+    pub ns: f64,
+    pub longest_ns: f64,
+    /// Bytes that these tasks move by calls.
+    pub moved: u64,
+}
+
 /// One recording.
 #[derive(Debug)]
 pub struct Facts<'a> {
@@ -39,10 +50,8 @@ pub struct Facts<'a> {
     pub lacks: &'a [Need],
     /// The time that a mechanism can have a part of, ns by the clock: the whole run of a command, else that of calls.
     pub whole_ns: f64,
-    /// Sleeps that the program asked for: how often, and for how long, ns.
-    pub sleeps: (u64, f64),
-    /// How long the task of them that sleeps longest does so, ns.
-    pub sleeper: f64,
+    /// Sleeps that the program asked for.
+    pub sleeps: Sleeps,
     /// Share of the reads that go on where another one on their file ended.
     pub streams: f64,
     /// Share of the reads that come on an open file behind another task's, at another place.
@@ -234,7 +243,7 @@ pub fn found(facts: &Facts<'_>) -> Vec<Found> {
 mod tests {
     use super::super::edges::{Alone, AloneEdge, hold_cost};
     use super::super::program_pauses;
-    use super::{MARKED, MOST_SURE, Paced, SEEN};
+    use super::{MARKED, MOST_SURE, Paced, SEEN, Sleeps};
     use crate::certainty;
     use crate::digest::Layer;
 
@@ -252,11 +261,11 @@ mod tests {
     fn a_cost_is_a_tenth_of_the_time_and_never_almost_certain() {
         let sleeps = || {
             Alone::of(|a| {
-                a.sleeps = (10, 5e5);
+                a.sleeps = Sleeps { times: 10, ns: 5e5, moved: 1 << 20, ..Sleeps::default() };
                 a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
             })
         };
-        let edges: &[AloneEdge] = &[("LEAST", |a, x| a.sleeps.1 = x, 100_000.0, 99_999.0)];
+        let edges: &[AloneEdge] = &[("LEAST", |a, x| a.sleeps.ns = x, 100_000.0, 99_999.0)];
         hold_cost(&program_pauses::RULE, sleeps, (50.0, 0.85), edges);
         let words = [
             ("MOST_SURE", MOST_SURE, "likely"),

@@ -10,7 +10,7 @@ use super::cost::{Cost, Facts, SEEN};
 use super::instead::Saved;
 use super::{Figure, Match, Rule, changed_job, grade};
 use crate::delta::{Contrast, Delta, Unit};
-use crate::digest::{Digest, Layer};
+use crate::digest::{Digest, Layer, WAITS};
 
 pub(super) const RULE: Rule = Rule {
     name: "cpu-bound-submission",
@@ -134,7 +134,9 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let (calls, name) = (work.calls[way], ["reads", "writes"][way]);
     let goes_on = way == 1 || facts.streams >= STREAMS;
     let of_files = (goes_on, calls, work.bytes[way], facts.of_kinds(&[way], &[Layer::Cpu]), name);
-    let piped = (true, work.piped.calls, work.piped.bytes, work.piped.ns, "calls on pipes or sockets");
+    // Who reads from a pipe waits for what another task waits for.
+    let of_pipes = work.piped.ns.min(facts.whole_ns - facts.in_layers(&WAITS));
+    let piped = (true, work.piped.calls, work.piped.bytes, of_pipes, "calls on pipes or sockets");
     let small = |(goes_on, calls, bytes, code, name)| {
         let bytes = bytes as f64 / u64::max(calls, 1) as f64;
         (goes_on && calls >= MANY && bytes <= SMALL && code >= MUCH * facts.whole_ns)
@@ -194,6 +196,8 @@ mod tests {
         let piped = || Alone::of(|a| a.digest.workload.piped = Piped { calls: 2000, bytes: 32_000, ns: 5e5 });
         let edges: &[AloneEdge] = &[("MUCH, piped", |a, x| a.digest.workload.piped.ns = x, 2.5e5, 2.49e5)];
         hold_cost(&RULE, piped, (49.8, 0.8), edges);
+        let waits: fn(&mut Alone, f64) = |a, x| a.digest.time.ns[0][Layer::Device as usize] = x;
+        hold_cost(&RULE, piped, (49.8, 0.8), &[("waits of others", waits, 7.5e5, 7.51e5)]);
         let mut larger = small();
         calls(&mut larger, 2000.0, 512.0);
         let saves = larger.ask(&RULE).expect("a cost").saves_pct;

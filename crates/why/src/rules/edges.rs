@@ -1,7 +1,7 @@
 //! Holds rules to their limits: a pair of recordings on which a rule speaks, and for each limit a value at which it
 //! still does and the next one at which it does not.
 
-use super::cost::{self, Code, Facts, Found, Paced};
+use super::cost::{self, Code, Facts, Found, Paced, Sleeps};
 use super::{Match, Rule};
 use crate::digest::{Class, Digest, Layer, Spread};
 use crate::{Delta, Side};
@@ -107,8 +107,7 @@ pub(super) fn sure(rule: &Rule, base: fn() -> Pair, cases: &[Edge]) {
 #[derive(Default)]
 pub(super) struct Alone {
     pub(super) digest: Digest,
-    pub(super) sleeps: (u64, f64),
-    pub(super) sleeper: f64,
+    pub(super) sleeps: Sleeps,
     pub(super) streams: f64,
     pub(super) taken: f64,
     pub(super) others: Vec<(String, u64)>,
@@ -154,7 +153,6 @@ impl Alone {
             lacks: &[],
             whole_ns: self.digest.elapsed.0 as f64,
             sleeps: self.sleeps,
-            sleeper: self.sleeper,
             streams: self.streams,
             taken: self.taken,
             others: &self.others,

@@ -9,7 +9,7 @@ use super::instead::{self, Saved, kinds, own};
 use super::{Figure, Match, Rule, Switch, grade, metadata_reads};
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::scattered::Scattered;
-use crate::digest::{Digest, WAITS, Ways};
+use crate::digest::{Digest, Layer, WAITS, Ways};
 use iowhy_stack::units::SECTOR_BYTES;
 
 pub(super) const RULE: Rule = Rule {
@@ -154,28 +154,49 @@ const LATE: f64 = 0.5;
 const SORTED: f64 = 0.45;
 const BEST_SORTED: f64 = 0.8;
 
+/// A deadline, ms, that reads have passed by when they come, and a batch that is a single request: together they keep
+/// the order of arrival. What they usually are, and the part of a read's waits in which something could be sorted.
+const PASSED: f64 = 50.0;
+const SINGLE: f64 = 1.0;
+const DEADLINES: (f64, f64) = (500.0, 16.0);
+const HELD: f64 = 0.3;
+
 /// Reads at places that jump, which nobody sorts before a drive with an arm takes them as they came.
 fn unsorted(facts: &Facts<'_>) -> Option<Cost> {
     let commands = &facts.digest.commands;
-    let late = commands.late_tags[0] as f64 / commands.issued[0].max(1) as f64;
-    let none = facts.turns()? && facts.of_disk("scheduler") == Some("none");
+    let waits = facts.of_kinds(kinds(0), &WAITS);
+    let (late, least, claim, setting) = match facts.of_disk("scheduler")? {
+        "none" => {
+            let late = commands.late_tags[0] as f64 / commands.issued[0].max(1) as f64;
+            let claim = format!("scheduler=none: {:.0} % of the reads wait", 100.0 * late);
+            (late, LATE, claim, "scheduler=mq-deadline".to_owned())
+        }
+        "mq-deadline" | "deadline" => {
+            let expire = facts.number_of_disk("iosched/read_expire").filter(|expire| *expire <= PASSED)?;
+            let batch = facts.number_of_disk("iosched/fifo_batch").filter(|batch| *batch <= SINGLE)?;
+            let held = facts.of_kinds(kinds(0), &[Layer::Elevator]) / waits.max(1.0);
+            let (expires, batches) = DEADLINES;
+            let claim = format!(
+                "read_expire={expire:.0} and fifo_batch={batch:.0}: {:.0} % of a read's wait is for others",
+                100.0 * held
+            );
+            (held, HELD, claim, format!("iosched/read_expire={expires:.0}, iosched/fifo_batch={batches:.0}"))
+        }
+        _ => return None,
+    };
     let moves = commands.seeks as f64 / commands.issued.iter().sum::<u64>().max(1) as f64;
-    if !none || late < LATE || moves < MOVES || !keeps_busy(facts) {
+    if !facts.turns()? || late < least || moves < MOVES || !keeps_busy(facts) {
         return None;
     }
-    let waits = facts.of_kinds(kinds(0), &WAITS);
     let saved = Saved::of(SORTED * waits, 0.0, BEST_SORTED * waits);
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
         confidence: SEEN,
-        claim: format!(
-            "scheduler=none: {:.0} % of the reads wait, and the disk takes them in the order of their arrival",
-            100.0 * late
-        ),
-        setting: "scheduler=mq-deadline".to_owned(),
+        claim: format!("{claim}, and the disk takes them in the order of their arrival"),
+        setting,
         evidence: vec![
-            ("reads that wait for others to end", late, Unit::Share),
+            ("part that waits for others to end", late, Unit::Share),
             ("time that reads wait", waits, Unit::Ns),
         ],
     })
@@ -241,7 +262,7 @@ mod tests {
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost};
     use super::RULE;
     use crate::digest::scattered::Scattered;
-    use crate::digest::{Class, Digest, Place, Ways};
+    use crate::digest::{Class, Digest, Layer, Place, WAITS, Ways};
 
     /// Root of the way of all commands.
     fn root(d: &mut Digest, root_distance: f64) {
@@ -404,6 +425,29 @@ mod tests {
         ];
         // 80 % are waits; at most 64 % go, and half of what is left.
         hold_cost(&RULE, unsorted, (36.0, 0.8), edges);
+        let expired = || {
+            Alone::of(|a| {
+                *a = unsorted();
+                a.set("sda", "scheduler", "mq-deadline");
+                a.set("sda", "iosched/read_expire", "50");
+                a.set("sda", "iosched/fifo_batch", "1");
+                held(a, 3e7);
+            })
+        };
+        fn held(a: &mut Alone, ns: f64) {
+            let of = &mut a.digest.time.ns[0];
+            let all: f64 = WAITS.iter().map(|layer| of[*layer as usize]).sum();
+            WAITS.iter().for_each(|layer| of[*layer as usize] = 0.0);
+            (of[Layer::Elevator as usize], of[Layer::Device as usize]) = (ns, all - ns);
+        }
+        let edges: &[AloneEdge] = &[
+            ("PASSED", |a, x| a.set("sda", "iosched/read_expire", &x.to_string()), 50.0, 51.0),
+            ("SINGLE", |a, x| a.set("sda", "iosched/fifo_batch", &x.to_string()), 1.0, 2.0),
+            ("HELD", held, 2.5e7, 2.3e7),
+        ];
+        hold_cost(&RULE, expired, (36.0, 0.8), edges);
+        let setting = "iosched/read_expire=500, iosched/fifo_batch=16";
+        assert_eq!(expired().ask(&RULE).expect("a cost").cost.setting, setting, "{}", "DEADLINES");
         assert!((unsorted().ask(&RULE).expect("a cost").saves_pct - 36.0).abs() < 0.1, "{}", "SORTED");
         let found = unsorted().ask(&RULE).expect("a cost");
         assert!((found.bounds_pct[1] - 82.0).abs() < 0.1, "{}: {found:?}", "BEST_SORTED");

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::cost::{Bounds, Cost, Facts};
+use super::cost::{Bounds, Cost, Facts, Sleeps};
 use super::{Figure, Match, Rule, Switch, changed_job, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Digest, Layer, Spread};
@@ -91,23 +91,27 @@ const ASLEEP: (f64, u64) = (0.3, 5);
 /// Part of these sleeps with nothing else going on: who asks again and again for the end of another task sleeps while
 /// that one works.
 const IDLE: f64 = 0.7;
+/// Bytes that the sleeping tasks move, for each ns: who has less to do is paced by design, as a service, a monitor, or a
+/// script with sleep(1) in its loop.
+const BUSY: f64 = 1e6 / 1e9;
 /// Confidence of the cost, and its bounds.
 const ALONE: (f64, Bounds) = (0.85, [0.9, 1.0]);
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let stopped = facts.digest.wall.as_ref().map_or([(0.0, 0); 3], |wall| wall.stopped);
     let stands: f64 = stopped.iter().map(|(ns, _)| ns).sum();
-    if stands > facts.sleeps.1 {
+    if stands > facts.sleeps.ns {
         return Some(from_outside(facts, stopped, stands));
     }
     let locked = facts.digest.wall.as_ref().map_or((0.0, 0), |wall| wall.locked);
-    if locked.0 > facts.sleeps.1 {
+    if locked.0 > facts.sleeps.ns {
         return Some(for_locks(facts, locked));
     }
-    let (times, asleep) = facts.sleeps;
+    let Sleeps { times, ns: asleep, longest_ns, moved } = facts.sleeps;
     let pauses = facts.in_layers(&[Layer::Pause]).min(asleep);
-    let held = pauses >= ASLEEP.0 * facts.whole_ns && times >= ASLEEP.1 && pauses >= IDLE * facts.sleeper;
-    if (times as f64) < PACED * facts.operations() && !held {
+    let held = pauses >= ASLEEP.0 * facts.whole_ns && times >= ASLEEP.1 && pauses >= IDLE * longest_ns;
+    let idles = (moved as f64) < BUSY * asleep;
+    if idles || (times as f64) < PACED * facts.operations() && !held {
         return None;
     }
     let (confidence, bounds) = ALONE;
@@ -181,6 +185,7 @@ fn from_outside(facts: &Facts<'_>, stopped: [(f64, u64); 3], stands: f64) -> Cos
 
 #[cfg(test)]
 mod tests {
+    use super::super::cost::Sleeps;
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
     use crate::digest::wall::{FROZEN, Wall};
@@ -258,37 +263,38 @@ mod tests {
     fn costs() {
         let sleeps = || {
             Alone::of(|a| {
-                a.sleeps = (10, 5e5);
+                a.sleeps = Sleeps { times: 10, ns: 5e5, moved: 10_000, ..Sleeps::default() };
                 a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
             })
         };
         fn of(a: &mut Alone, times: f64, ns: f64) {
             a.digest.latency[0] = spread(100, 1e4);
-            (a.sleeps, a.sleeper) = ((times as u64, ns), ns);
+            a.sleeps = Sleeps { times: times as u64, ns, longest_ns: ns, moved: 10_000 };
         }
         let edges: &[AloneEdge] = &[
-            ("PACED", |a, x| a.sleeps.0 = x as u64, 3.0, 2.0),
+            ("PACED", |a, x| a.sleeps.times = x as u64, 3.0, 2.0),
+            ("BUSY", |a, x| a.sleeps.moved = x as u64, 500.0, 499.0),
             ("ASLEEP, the time", |a, x| of(a, 10.0, x), 3e5, 2.99e5),
             ("ASLEEP, how often", |a, x| of(a, x, 5e5), 5.0, 4.0),
             ("IDLE", |a, x| of(a, 10.0, x), 8.5e5, 8.6e5),
-            ("others sleep, too", |a, x| (of(a, 10.0, 2e6), a.sleeper = x).1, 8.5e5, 8.6e5),
+            ("others sleep, too", |a, x| (of(a, 10.0, 2e6), a.sleeps.longest_ns = x).1, 8.5e5, 8.6e5),
         ];
         hold_cost(&RULE, sleeps, (50.0, 0.85), edges);
         for by in 0..=FROZEN {
             let stopped = || {
                 Alone::of(|a| {
-                    a.sleeps = (0, 1e5);
+                    a.sleeps.ns = 1e5;
                     a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
                     let mut wall = Wall::default();
                     wall.stopped[by] = (4e5, 3);
                     a.digest.wall = Some(wall);
                 })
             };
-            hold_cost(&RULE, stopped, (40.0, 0.85), &[("stopped for longer", |a, x| a.sleeps.1 = x, 3.9e5, 4e5)]);
+            hold_cost(&RULE, stopped, (40.0, 0.85), &[("stopped for longer", |a, x| a.sleeps.ns = x, 3.9e5, 4e5)]);
         }
         let locked = || {
             Alone::of(|a| {
-                a.sleeps = (10, 1e5);
+                a.sleeps.ns = 1e5;
                 a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
                 a.digest.wall = Some(Wall { locked: (4e5, 3), ..Wall::default() });
             })

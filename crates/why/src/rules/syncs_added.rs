@@ -138,7 +138,7 @@ fn of_files(facts: &Facts<'_>, time: f64) -> Option<Said> {
 }
 
 /// Syncs of one task that nobody waits for one by one: fewer may be a day's transactions.
-const LOOPED: u64 = 1000;
+const LOOPED: u64 = 300;
 /// The same where each takes as long as a disk turns, ns.
 const SLOW_LOOP: u64 = 100;
 const A_TURN: f64 = 4e6;
@@ -242,7 +242,7 @@ mod tests {
             a.digest.time.ns[2][Layer::Device as usize] = ns;
         }
         let edges: &[AloneEdge] = &[
-            ("LOOPED", |a, x| a.digest.workload.calls[2] = x as u64, 1000.0, 999.0),
+            ("LOOPED", |a, x| a.digest.workload.calls[2] = x as u64, 300.0, 299.0),
             ("LITTLE", |a, x| a.digest.workload.bytes[1] = x as u64, 2000.0 * 65536.0, 2000.0 * 65537.0),
             ("MOST", most, 500_000.0, 499_999.0),
             ("TOGETHER", |a, x| a.digest.latency[2] = spread(2000, x), 480.0, 481.0),
