@@ -2,11 +2,11 @@
 //!
 //! Twenty short jobs on loop devices and modelled disks. The sweep runs every combination of the settings that matter
 //! to a job once, in random order; `tune` gets the job and nothing else. Then the default, the choice of `tune` and the
-//! best few of the sweep run again, side by side, in rounds of five: the best of many noisy runs flatters, its median of
-//! new ones does less, and the best of several medians still does. So there are further rounds until the interval of
-//! the choice against the best (signed ranks of runs of one block) is on one side of 5 %, or six were run. A job holds
-//! if the choice is within 5 % of the best of all medians, at 5 % of the sweep's runs, and not more than 2 % below the
-//! default. Needs root.
+//! best few of the sweep run again, side by side, in rounds of five: the best of many noisy runs flatters, its median
+//! of new ones does less, and the best of several medians still does. So there are further rounds until the interval
+//! of the choice against the best (signed ranks of runs of one block) is on one side of 5 %, or six were run. A job
+//! holds if the choice is within 5 % of the best of all medians, at 5 % of the sweep's runs, and not more than 2 %
+//! below the default. Needs root.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -306,7 +306,8 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         let mut lines = vec![
             format!("`cargo xtask tune --page`: {summary}."),
             String::new(),
-            "| job | choice | best | gain of the best | choice behind it | choice against default | runs of each | runs | holds |"
+            "| job | choice | best | gain of the best | choice behind it | choice against default | runs of each | \
+             runs | holds |"
                 .to_owned(),
             "| --- | --- | --- | --- | --- | --- | --- | --- | --- |".to_owned(),
         ];

@@ -9,8 +9,8 @@
 //! trial        blocks in random order, each with the job as it is and with every candidate, through the ledger
 //!              (`run::execute`): restored after each run, after a signal, and by the next start
 //! judge        the interval of each from what is left of the blocks (`stats::blocks`): the best is one that is surely
-//!              better, and by 2 % at least; else what is there stays. Of a saving that the twin or a rule predicted, the
-//!              trial is the second witness, and a narrower interval is enough
+//!              better, and by 2 % at least; else what is there stays. Of a saving that the twin or a rule predicted,
+//!              the trial is the second witness, and a narrower interval is enough
 //! keep         a rule of udev, a unit of systemd, a line for sysctl                       (`keep`)
 //! ```
 //! Limits: a job has to do the same work each time; a gain that needs a setting which the twin has wrong and nobody

@@ -361,13 +361,14 @@ fn thread_id() -> u32 {
     rustix::thread::gettid().as_raw_pid().unsigned_abs()
 }
 
-/// Fails unless this task is root's or has the capabilities for BPF programs or for instances of tracefs; the kernel
-/// may refuse it all the same.
-fn allowed() -> Result<(), CaptureError> {
+/// Fails unless this task is root's, has the capabilities for BPF programs or for instances of tracefs, or its group may
+/// make these; the kernel may refuse it all the same.
+pub(crate) fn allowed() -> Result<(), CaptureError> {
     let effective = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     let programs = CapabilitySet::BPF | CapabilitySet::PERFMON;
     let enough = effective.contains(programs) || effective.contains(CapabilitySet::DAC_OVERRIDE);
-    if enough || rustix::process::geteuid().is_root() { Ok(()) } else { Err(CaptureError::NotAllowed) }
+    let enough = enough || rustix::process::geteuid().is_root() || tracefs::is_writable();
+    if enough { Ok(()) } else { Err(CaptureError::NotAllowed) }
 }
 
 /// Files that the tasks have open already.

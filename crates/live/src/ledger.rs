@@ -4,7 +4,7 @@
 //! [`state_directory`]. After it has been undone another line records that; a ledger without open entries is removed.
 //! [`Guard`]s undo when they are dropped: at the end, after an error, and after a signal that ended the run. Opening a
 //! ledger first undoes the entries that dead processes (their number is free, or belongs to a process that started
-//! later) left open in theirs.
+//! later) left open in theirs. Root also looks at those of other users, and undoes instances of tracefs from them.
 //!
 //! Only provably own changes are undone. A file is made under a name with a random part, its device, inode and time of
 //! birth are written down, and only then it gets its own name: at every moment either the random name or the inode
@@ -26,7 +26,7 @@ use std::time::Duration;
 use rustix::fs::RenameFlags;
 use rustix::mount::MountFlags;
 
-use crate::state::{io, make_state_directory, random, rename_with, trusted, user};
+use crate::state::{io, make_state_directory, of_others, random, rename_with, trusted, user};
 use crate::{machine, mark, ublk};
 
 pub use crate::state::{LedgerError, state_directory};
@@ -161,7 +161,8 @@ pub(crate) fn has_made(name: &str) -> bool {
 
 /// Numbers of the living processes that have a ledger, other than this one.
 pub fn running(directory: &Path) -> Vec<u32> {
-    let names = ledgers(directory).unwrap_or_default();
+    let mut names = ledgers(directory).unwrap_or_default();
+    names.extend(of_others().iter().flat_map(|(directory, _)| files(directory).unwrap_or_default()));
     let alive = names.iter().filter_map(|path| writer(path)).filter(|(pid, start)| started(*pid) == Some(*start));
     let mut pids: Vec<u32> = alive.map(|(pid, _)| pid).filter(|pid| *pid != std::process::id()).collect();
     pids.sort_unstable();
@@ -169,14 +170,22 @@ pub fn running(directory: &Path) -> Vec<u32> {
     pids
 }
 
+/// The ledgers in a folder of ours.
+fn ledgers(directory: &Path) -> Result<Vec<PathBuf>, LedgerError> {
+    let found = files(directory)?;
+    if directory.exists() {
+        trusted(directory)?;
+    }
+    Ok(found)
+}
+
 /// The ledgers in a folder, the one last written to first: its files may be in those of another. A folder that is not
 /// there has none.
-fn ledgers(directory: &Path) -> Result<Vec<PathBuf>, LedgerError> {
+fn files(directory: &Path) -> Result<Vec<PathBuf>, LedgerError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(io("read the folder", directory, ""))?,
     };
-    trusted(directory)?;
     let mut found: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     found.retain(|path| path.extension().is_some_and(|extension| extension == "ledger"));
     let written = |path: &PathBuf| fs::symlink_metadata(path).and_then(|metadata| metadata.modified()).ok();
@@ -186,7 +195,16 @@ fn ledgers(directory: &Path) -> Result<Vec<PathBuf>, LedgerError> {
 
 fn survey(directory: &Path, undo: bool) -> Result<Vec<Left>, LedgerError> {
     let mut left = Vec::new();
-    for path in ledgers(directory)? {
+    look_into(ledgers(directory)?, (user(), true), undo, &mut left);
+    for (folder, owner) in of_others() {
+        look_into(files(&folder).unwrap_or_default(), (owner, false), undo, &mut left);
+    }
+    Ok(left)
+}
+
+/// Looks into ledgers of an owner; of others' only instances of tracefs are of interest.
+fn look_into(paths: Vec<PathBuf>, (owner, ours): (u32, bool), undo: bool, left: &mut Vec<Left>) {
+    for path in paths {
         let Some((pid, start)) = writer(&path) else {
             let state = State::Stuck("its name is not that of a ledger; look at it, then remove it".to_owned());
             left.push(Left { pid: 0, what: format!("the file {}", path.display()), state });
@@ -200,7 +218,7 @@ fn survey(directory: &Path, undo: bool) -> Result<Vec<Left>, LedgerError> {
             continue;
         };
         if !lock_soon(&file)
-            || file.metadata().map_or(true, |metadata| metadata.nlink() == 0 || metadata.uid() != user())
+            || file.metadata().map_or(true, |metadata| metadata.nlink() == 0 || metadata.uid() != owner)
         {
             continue;
         }
@@ -209,10 +227,15 @@ fn survey(directory: &Path, undo: bool) -> Result<Vec<Left>, LedgerError> {
             continue;
         }
         match text::parse(&bytes) {
-            Ok((head, open)) => {
+            Ok((head, mut open)) => {
+                let all = open.len();
+                if !ours {
+                    open.retain(|_, (item, _)| is_instance(item));
+                }
+                let only = open.len() == all;
                 let same_boot = head.is_none_or(|head| head.boot == boot());
-                let all_settled = settle(&mut file, pid, open, same_boot, undo, &mut left);
-                if undo && all_settled {
+                let all_settled = settle(&mut file, pid, open, same_boot, undo, left);
+                if undo && all_settled && only {
                     // If it stays, the next start finds nothing open in it and removes it.
                     let _ = fs::remove_file(&path);
                 }
@@ -224,7 +247,14 @@ fn survey(directory: &Path, undo: bool) -> Result<Vec<Left>, LedgerError> {
             }),
         }
     }
-    Ok(left)
+}
+
+/// An instance of tracefs with a name of ours: it is removed whoever has written its entry.
+fn is_instance(item: &Item) -> bool {
+    const FOLDERS: [&str; 2] = ["/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances"];
+    let Item::TraceInstance { path } = item else { return false };
+    let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("iowhy-"));
+    named && path.parent().is_some_and(|folder| FOLDERS.iter().any(|known| folder == Path::new(known)))
 }
 
 /// Looks at the open entries of a dead ledger, the latest first, and undoes them if asked to. Processes come before all

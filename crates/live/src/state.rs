@@ -22,9 +22,7 @@ pub enum LedgerError {
         advice: &'static str,
     },
     /// Other users could write there, and so make us remove anything.
-    #[error(
-        "{} is not a folder of this user alone; remove it, or set XDG_STATE_HOME to a folder of your own", .0.display()
-    )]
+    #[error("{} is not a folder of this user alone; set XDG_STATE_HOME to one that is", .0.display())]
     Untrusted(PathBuf),
     /// Something is mounted there already.
     #[error("{} is a mount point already", .0.display())]
@@ -50,6 +48,23 @@ pub fn state_directory() -> PathBuf {
         Some(home) if home.is_absolute() => home.join("iowhy"),
         _ => PathBuf::from(format!("/var/tmp/iowhy-{}", user())),
     }
+}
+
+/// Folders of other users' ledgers with their owners, for root, who sees them all: those of their own names, and that
+/// of the packaged unit. Only what harms nobody may be undone from them: their owners can write anything.
+pub(crate) fn of_others() -> Vec<(PathBuf, u32)> {
+    const HOME: &str = "/var/tmp";
+    const UNIT: &str = "/var/lib/private/iowhy/iowhy";
+    if user() != 0 {
+        return Vec::new();
+    }
+    let entries = fs::read_dir(HOME).into_iter().flatten().flatten().map(|entry| entry.path());
+    let owner = |path: PathBuf| {
+        let metadata = fs::symlink_metadata(&path).ok().filter(|of| of.is_dir() && of.uid() != 0)?;
+        let named = path == Path::new(UNIT) || path == Path::new(HOME).join(format!("iowhy-{}", metadata.uid()));
+        named.then(|| (path, metadata.uid()))
+    };
+    entries.chain([PathBuf::from(UNIT)]).filter_map(owner).collect()
 }
 
 pub(crate) fn user() -> u32 {

@@ -119,6 +119,19 @@ impl Digest {
         self.wall = wall;
     }
 
+    /// Takes as many slots as calls are in progress on average instead of at most: where whatever there was is recorded,
+    /// a service that makes a call now and then does not halve the time of the one that is at work.
+    pub fn share_time(&mut self) {
+        let calls: f64 = self.latency.iter().map(Spread::sum).sum();
+        let busy = self.elapsed.0.saturating_sub(self.silent).max(1);
+        let most = self.time.slots.max(1);
+        let slots = ((calls / busy as f64).round() as u32).clamp(1, most);
+        for layer in [Layer::Application, Layer::Pause] {
+            self.time.ns[KIND_OTHER][layer as usize] *= f64::from(slots) / f64::from(most);
+        }
+        self.time.slots = slots;
+    }
+
     /// Of these events, which are in order of time.
     pub fn of(events: &[Event]) -> Digest {
         let mut observer = Observer::default();

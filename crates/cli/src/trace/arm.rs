@@ -8,7 +8,7 @@ use iowhy_lab::recording::armed::{self, Arm, Caught};
 use iowhy_lab::recording::when::{When, duration, memory};
 use iowhy_lab::recording::{self, RecordError, Request};
 use iowhy_lab::store::{self, Store, StoreError};
-use iowhy_live::capture::flight;
+use iowhy_live::capture::flight::{self, Armed};
 use iowhy_live::ledger::{self, State};
 use iowhy_text::diagnose::Problem;
 use serde_json::{Value, json};
@@ -163,7 +163,12 @@ pub(super) fn disarm(pids: &[u32], json: bool) -> anyhow::Result<Exit> {
     }
     let mut ended = Vec::new();
     let mut exit = Exit::Fine;
-    for one in armed.iter().filter(|armed| pids.is_empty() || pids.contains(&armed.pid)) {
+    let meant = |armed: &Armed| pids.contains(&armed.pid) || pids.is_empty() && armed.of_other.is_none();
+    for (other, one) in armed.iter().filter(|one| !meant(one)).filter_map(|one| Some((one.of_other?, one))) {
+        let problem = Problem::warning(format!("process {} of user {other} is armed, too: {}", one.pid, one.what));
+        output::report(problem.help(format!("`iowhy trace disarm {}` ends it; a unit is ended by systemctl", one.pid)));
+    }
+    for one in armed.iter().filter(|one| meant(one)) {
         let gone = one.end(PATIENCE)?;
         if !gone {
             output::report(Problem::error(format!("process {} does not end", one.pid)).help("kill -KILL, then again"));
@@ -186,7 +191,7 @@ pub(super) fn disarm(pids: &[u32], json: bool) -> anyhow::Result<Exit> {
     for left in &left {
         output::print(&format!("{left}\n"))?;
     }
-    if ended.is_empty() && left.is_empty() {
+    if ended.is_empty() && left.is_empty() && armed.is_empty() {
         output::print("nothing is armed\n")?;
     }
     Ok(exit)

@@ -139,7 +139,10 @@ impl Facts {
         let below = below::of(trace, &tree, &others);
         let (side, joined) = crate::explain::source::alone(trace, who);
         let Side { mut runs, mut settings, lacks, .. } = side;
-        let (digest, settings) = (runs.pop().unwrap_or_default(), settings.pop().unwrap_or_default());
+        let (mut digest, settings) = (runs.pop().unwrap_or_default(), settings.pop().unwrap_or_default());
+        if settings.command.is_none() && digest.wall.is_none() {
+            digest.share_time();
+        }
         let slots = f64::from(digest.time.slots.max(1));
         let of_calls = digest.calls() > 0;
         let whole = |layer: Layer| settings.command.is_some() || !matches!(layer, Layer::Application | Layer::Pause);

@@ -32,6 +32,7 @@ use super::tracefs::Instances;
 use super::{Ask, CaptureError, Captured, Cost, Level, On, Prepared, Source, monotonic_ns, ring, thread_id, trace_of};
 use crate::ledger::{self, Guard, Ledger, LedgerError};
 use crate::machine;
+use crate::state::of_others;
 use crate::system::{readable, urgent};
 
 /// A sub-buffer that was taken out of a ring.
@@ -508,6 +509,8 @@ pub struct Armed {
     start: u64,
     /// In words of its own.
     pub what: String,
+    /// Another user's, whom root sees.
+    pub of_other: Option<u32>,
 }
 
 /// Files that say who is armed are called so, and something behind it.
@@ -527,8 +530,15 @@ pub fn announce(ledger: &Ledger, what: &str) -> Result<Guard, LedgerError> {
     Ok(guard)
 }
 
-/// The living processes that are armed, by the files in this folder.
+/// The living processes that are armed, by the files in this folder, and for root by those of other users.
 pub fn armed(directory: &Path) -> Vec<Armed> {
+    let mut all = armed_in(directory, None);
+    all.extend(of_others().iter().flat_map(|(directory, owner)| armed_in(directory, Some(*owner))));
+    all.sort_by_key(|armed| armed.pid);
+    all
+}
+
+fn armed_in(directory: &Path, of_other: Option<u32>) -> Vec<Armed> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let ours = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(ARMED);
     let read = |entry: fs::DirEntry| {
@@ -536,11 +546,9 @@ pub fn armed(directory: &Path) -> Vec<Armed> {
         let (pid, rest) = text.trim_end().split_once(' ')?;
         let (start, what) = rest.split_once(' ')?;
         let (pid, start) = (pid.parse().ok()?, start.parse().ok()?);
-        (ledger::started(pid) == Some(start)).then(|| Armed { pid, start, what: what.to_owned() })
+        (ledger::started(pid) == Some(start)).then(|| Armed { pid, start, what: what.to_owned(), of_other })
     };
-    let mut all: Vec<Armed> = entries.filter(ours).filter_map(read).collect();
-    all.sort_by_key(|armed| armed.pid);
-    all
+    entries.filter(ours).filter_map(read).collect()
 }
 
 impl Armed {

@@ -55,6 +55,12 @@ pub fn tracefs(ledger: &Ledger) -> Result<(PathBuf, Option<Guard>), CaptureError
     Ok((path, Some(made.and(mount))))
 }
 
+/// Whether this user's group may make instances, as an administrator can allow.
+pub(super) fn is_writable() -> bool {
+    use rustix::fs::{Access, access};
+    USUAL.iter().any(|usual| access(Path::new(usual).join("instances"), Access::WRITE_OK | Access::EXEC_OK).is_ok())
+}
+
 /// Instances with their events, filters and sizes.
 #[derive(Debug)]
 pub(super) struct Instances {

@@ -26,12 +26,13 @@ pub fn purposes() -> Vec<Purpose> {
     // With ublk neither FUSE nor loop devices are needed.
     let fronts = if ublk.has == Has::Yes { vec![ublk] } else { vec![probe::fuse(), probe::loop_devices()] };
     let disks: Vec<Ability> = [root.clone()].into_iter().chain(fronts).collect();
+    let record = if crate::capture::allowed().is_ok() { vec![probe::tracing()] } else { vec![root] };
     let mut boot = of("boot kernels", "iowhy run JOB --on kernel:debian-6.12", &[probe::qemu()]);
     if boot.has == Has::Yes && probe::kvm().has != Has::Yes {
         boot.advice = "emulated: no KVM here".to_owned();
     }
     vec![
-        of("record", "iowhy trace record -o before.parquet -- COMMAND", &[root, probe::tracing()]),
+        of("record", "iowhy trace record -o before.parquet -- COMMAND", &record),
         of("explain", "iowhy explain before.parquet after.parquet", &[]),
         of("modelled disks", "iowhy disk create --model sata-2014 --size 4G", &disks),
         boot,

@@ -303,3 +303,30 @@ fn a_process_is_known_by_its_start() {
     assert_eq!(writer(Path::new("/x/12-345-00ff.ledger")), Some((12, 345)));
     assert_eq!(writer(Path::new("/x/12.ledger")), None);
 }
+
+#[test]
+fn of_other_users_only_instances_of_tracefs_are_undone() {
+    let cases = [
+        ("/sys/kernel/tracing/instances/iowhy-1", true),
+        ("/sys/kernel/debug/tracing/instances/iowhy-1", true),
+        ("/sys/kernel/tracing/instances/theirs", false),
+        ("/sys/kernel/tracing/instances/../../iowhy-1", false),
+        ("/srv/iowhy-1", false),
+    ];
+    for (path, expected) in cases {
+        assert_eq!(is_instance(&Item::TraceInstance { path: path.into() }), expected, "{path}");
+    }
+    let scratch = Scratch::new("others");
+    let ledger = scratch.ledger();
+    let (_, guard) = ledger.create_files(&[scratch.path("file")]).expect("a file");
+    let (file, path) = locked(&ledger.book).file.take().expect("it has an entry");
+    drop(file);
+    std::mem::forget(guard);
+    let dead = path.with_file_name("0-1-0.ledger");
+    fs::rename(&path, &dead).expect("a ledger can be renamed");
+    let mut left = Vec::new();
+    look_into(vec![dead.clone()], (user(), false), true, &mut left);
+    assert_eq!((left, scratch.names()), (vec![], vec!["file".to_owned()]));
+    look_into(vec![dead.clone()], (user(), true), true, &mut Vec::new());
+    assert_eq!((dead.exists(), scratch.names()), (false, vec![]));
+}

@@ -107,7 +107,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let (dropped, who, setting) = match (enough(by_others), enough(itself)) {
         (true, _) => (by_others, "another process", "the process that drops them (POSIX_FADV_DONTNEED, drop_caches)"),
         (false, true) => {
-            (itself, "the program itself", "no POSIX_FADV_DONTNEED on what is read again (dd without iflag=nocache)")
+            let who = if facts.settings.command.is_some() { "the program itself" } else { "a recorded process" };
+            (itself, who, "no POSIX_FADV_DONTNEED (dd iflag=nocache) and no drop_caches before what is read again")
         }
         (false, false) => return None,
     };

@@ -155,7 +155,7 @@ const SORTED: f64 = 0.45;
 const BEST_SORTED: f64 = 0.8;
 
 /// A deadline, ms, that reads have passed by when they come, and a batch that is a single request: together they keep
-/// the order of arrival. What they usually are, and the part of a read's waits in which something could be sorted.
+/// the order of arrival. Then the usual ones, and the part of a read's waits in which something could be sorted.
 const PASSED: f64 = 50.0;
 const SINGLE: f64 = 1.0;
 const DEADLINES: (f64, f64) = (500.0, 16.0);
@@ -185,7 +185,10 @@ fn unsorted(facts: &Facts<'_>) -> Option<Cost> {
         _ => return None,
     };
     let moves = commands.seeks as f64 / commands.issued.iter().sum::<u64>().max(1) as f64;
-    if !facts.turns()? || late < least || moves < MOVES || !keeps_busy(facts) {
+    // One reader in order has nothing to sort, whatever waits for its read-ahead.
+    let several = facts.digest.workload.scattered.readers > 1;
+    let in_order = facts.streams >= STREAMS && !several;
+    if !facts.turns()? || late < least || moves < MOVES || in_order || !keeps_busy(facts) {
         return None;
     }
     let saved = Saved::of(SORTED * waits, 0.0, BEST_SORTED * waits);
@@ -421,6 +424,7 @@ mod tests {
         let edges: &[AloneEdge] = &[
             ("LATE", |a, x| a.digest.commands.late_tags[0] = x as u64, 10.0, 9.0),
             ("MOVES", |a, x| a.digest.commands.seeks = x as u64, 6.0, 5.0),
+            ("one reader in order", |a, x| (a.streams, a.digest.workload.scattered.readers) = (x, 1), 0.79, 0.8),
             ("an arm", |a, x| a.set("sda", "rotational", &x.to_string()), 1.0, 0.0),
         ];
         // 80 % are waits; at most 64 % go, and half of what is left.

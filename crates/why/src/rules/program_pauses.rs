@@ -91,8 +91,8 @@ const ASLEEP: (f64, u64) = (0.3, 5);
 /// Part of these sleeps with nothing else going on: who asks again and again for the end of another task sleeps while
 /// that one works.
 const IDLE: f64 = 0.7;
-/// Bytes that the sleeping tasks move, for each ns: who has less to do is paced by design, as a service, a monitor, or a
-/// script with sleep(1) in its loop.
+/// Bytes that the sleeping tasks move, for each ns: with less to do they are paced by design, as a service, a monitor,
+/// or a script with sleep(1) in its loop.
 const BUSY: f64 = 1e6 / 1e9;
 /// Confidence of the cost, and its bounds.
 const ALONE: (f64, Bounds) = (0.85, [0.9, 1.0]);
