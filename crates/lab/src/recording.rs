@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use iowhy_live::capture::{Ask, Capture, CaptureError, Captured, Level, STACKS, Via};
+use iowhy_live::capture::{Ask, Capture, CaptureError, Captured, Level, NO_BPF, STACKS, Via};
 use iowhy_live::command::{Running, Usage};
 use iowhy_live::signal;
 use iowhy_stack::trace::{Dev, Inode, Seen, Trace};
@@ -479,8 +479,12 @@ pub fn complaints(captured: &Captured) -> Problems {
         problems.push(Problem::warning(text).help("they came to Linux with 6.18"));
     }
     let all = captured.missing.iter().map(String::as_str);
-    let others: Vec<&str> = all.filter(|name| !name.starts_with("readahead:") && *name != STACKS).collect();
-    if captured.missing.iter().any(|name| name == STACKS) {
+    let others = all.filter(|name| !name.starts_with("readahead:") && *name != STACKS && !name.starts_with(NO_BPF));
+    let others: Vec<&str> = others.collect();
+    if let Some(why) = captured.missing.iter().find_map(|name| name.strip_prefix(NO_BPF)) {
+        let text = format!("no stacks were recorded: only BPF programs record them, but {why}");
+        problems.push(Problem::warning(text).help("`iowhy doctor` tries to load them; all the rest is by tracefs"));
+    } else if captured.missing.iter().any(|name| name == STACKS) {
         let text = "no stacks were recorded: only BPF programs record them, of named tasks or at --level full";
         problems.push(Problem::warning(text).help("a process, a command or --level full, without --via tracefs"));
     }

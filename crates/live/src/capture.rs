@@ -80,6 +80,8 @@ impl Level {
 
 /// Stacks, where they are asked for and missing.
 pub const STACKS: &str = "stacks of callers";
+/// Begins what says that BPF is missing, where it was to record and tracefs took its place; then comes the reason.
+pub const NO_BPF: &str = "BPF, so tracefs recorded: ";
 
 /// Where the events come from.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -186,6 +188,14 @@ pub enum CaptureError {
     /// It runs no BPF program.
     #[error("the kernel runs no BPF program, {0}: `iowhy trace record --via tracefs` does without")]
     Bpf(String),
+    /// None of the two ways to record is open.
+    #[error("{}; nor is BPF a way, {}", tracefs.reason(), bpf.reason())]
+    Neither {
+        /// Why not tracefs.
+        tracefs: Box<CaptureError>,
+        /// Why not BPF.
+        bpf: Box<CaptureError>,
+    },
     /// A process that was asked for is not there.
     #[error("no process {0}")]
     NoProcess(u32),
@@ -209,6 +219,16 @@ pub enum CaptureError {
         /// The mistake.
         what: String,
     },
+}
+
+impl CaptureError {
+    /// Without the advice to take the other way, which has been tried.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            CaptureError::Bpf(why) => format!("the kernel runs no BPF program, {why}"),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// Cost of the capture itself.
@@ -327,9 +347,11 @@ fn prepare(ask: &Ask, ledger: &Ledger) -> Result<Prepared<Box<dyn Source>>, Capt
     let mut prepared = match ask.via {
         Some(Via::Tracefs) => by_tracefs(),
         Some(Via::Bpf) => by_programs(),
-        None if ask.stacks => by_programs().or_else(|error| {
-            let note = format!("BPF, so tracefs recorded ({error})");
-            by_tracefs().map(|made| Prepared { missing: [made.missing, vec![note]].concat(), ..made })
+        None if ask.stacks => by_programs().or_else(|bpf| {
+            let note = format!("{NO_BPF}{}", bpf.reason());
+            let mut made = by_tracefs().map_err(|tracefs| neither(tracefs, bpf))?;
+            made.missing.push(note);
+            Ok(made)
         }),
         None => instead(by_tracefs(), by_programs),
     }?;
@@ -339,16 +361,26 @@ fn prepare(ask: &Ask, ledger: &Ledger) -> Result<Prepared<Box<dyn Source>>, Capt
     if prepared.shapes.is_empty() { Err(CaptureError::NoEvents(ask.level)) } else { Ok(prepared) }
 }
 
-/// The first, or else the second with a note of it; the first one's error where neither is to be had.
+/// Tracefs, or else BPF with a note of it; both reasons where neither is to be had.
 fn instead<S>(
-    first: Result<Prepared<S>, CaptureError>,
-    second: impl FnOnce() -> Result<Prepared<S>, CaptureError>,
+    by_tracefs: Result<Prepared<S>, CaptureError>,
+    by_programs: impl FnOnce() -> Result<Prepared<S>, CaptureError>,
 ) -> Result<Prepared<S>, CaptureError> {
-    first.or_else(|error| {
-        let Ok(mut prepared) = second() else { return Err(error) };
-        prepared.missing.push(format!("tracefs, so BPF recorded ({error})"));
+    by_tracefs.or_else(|tracefs| {
+        let note = format!("tracefs, so BPF recorded ({tracefs})");
+        let mut prepared = by_programs().map_err(|bpf| neither(tracefs, bpf))?;
+        prepared.missing.push(note);
         Ok(prepared)
     })
+}
+
+fn neither(tracefs: CaptureError, bpf: CaptureError) -> CaptureError {
+    CaptureError::Neither { tracefs: Box::new(tracefs), bpf: Box::new(bpf) }
+}
+
+/// Fails if the kernel refuses one of the BPF programs that record; none of them is attached.
+pub(crate) fn programs_are_accepted() -> Result<(), CaptureError> {
+    Programs::accepted()
 }
 
 /// CLOCK_MONOTONIC, which the events have too, ns.

@@ -9,15 +9,50 @@ use aya_obj::generated::{bpf_cmd, bpf_prog_info};
 
 use super::CaptureError;
 
+/// Begins the verifier's output in an error.
+const OUTPUT: &str = ". Verifier output: ";
+/// Begins of its lines of statistics, which come behind the verdict.
+const STATISTICS: [&str; 4] = ["processed ", "verification time ", "stack depth ", "insns "];
+/// The longest reason that is shown, characters.
+const LONGEST: usize = 240;
+
 /// An error with its causes, in one line.
 pub(super) fn refused(error: impl std::error::Error) -> CaptureError {
-    let mut text = error.to_string();
+    let mut text = brief(&error.to_string());
     let mut source = error.source();
     while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
+        let cause_text = brief(&cause.to_string());
+        if !text.contains(&cause_text) {
+            text.push_str(&format!(": {cause_text}"));
+        }
         source = cause.source();
     }
-    CaptureError::Bpf(text.lines().next().unwrap_or_default().to_owned())
+    CaptureError::Bpf(text)
+}
+
+/// The same of a program that the kernel did not take.
+pub(super) fn refused_in(program: &str, error: impl std::error::Error) -> CaptureError {
+    match refused(error) {
+        CaptureError::Bpf(text) => CaptureError::Bpf(format!("program `{program}`: {text}")),
+        other => other,
+    }
+}
+
+/// One line of an error. The verifier's output begins with remarks and ends with its verdict: of it the last
+/// instruction is shown, and the lines behind that.
+fn brief(text: &str) -> String {
+    let Some((head, output)) = text.split_once(OUTPUT) else {
+        return text.lines().next().unwrap_or_default().to_owned();
+    };
+    let is_verdict = |line: &&str| !line.is_empty() && !STATISTICS.iter().any(|begin| line.starts_with(begin));
+    let lines: Vec<&str> = output.lines().map(str::trim).filter(is_verdict).collect();
+    let is_instruction =
+        |line: &&str| line.split_once(": (").is_some_and(|(nr, _)| nr.bytes().all(|byte| byte.is_ascii_digit()));
+    let from = lines.iter().rposition(is_instruction).unwrap_or(lines.len().saturating_sub(1));
+    // Behind an instruction stands the state of registers.
+    let shown = lines[from..].iter().map(|line| line.split(';').next().unwrap_or(line).trim());
+    let parts: Vec<&str> = std::iter::once(head).chain(shown).collect();
+    parts.join(": ").chars().take(LONGEST).collect()
 }
 
 /// A table of a program.
@@ -74,4 +109,33 @@ pub(super) fn is_made_of_its_source(name: &str, object: &[u8]) {
         return std::fs::write(folder.join(format!("{name}.bpf.o")), made).expect("the object is written");
     }
     assert!(made == object, "{name}.bpf.o is not what {name}.bpf.c makes: IOWHY_REWRITE=1 renews it");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_the_verifier_its_verdict_is_shown() {
+        let head = "the BPF_PROG_LOAD syscall returned Permission denied (os error 13)";
+        let output = "reg type unsupported for arg#0 function enter#129\n0: R1=ctx(off=0,imm=0) R10=fp0\n\
+                      0: (79) r8 = *(u64 *)(r1 +0)   ; R1=ctx(off=0,imm=0)\n\
+                      107: (7b) *(u64 *)(r6 +64) = r1   ; R1_w=scalar() R6=mem(off=0)\n\
+                      invalid access to memory, mem_size=64 off=64 size=8\n\
+                      R6 min value is outside of the allowed memory range\n\
+                      processed 121 insns (limit 1000000) max_states_per_insn 0\n";
+        let verdict = "107: (7b) *(u64 *)(r6 +64) = r1: invalid access to memory, mem_size=64 off=64 size=8: \
+                       R6 min value is outside of the allowed memory range";
+        assert_eq!(brief(&format!("{head}{OUTPUT}{output}")), format!("{head}: {verdict}"));
+        let without = "kernel btf_id 7 is not a function\nprocessed 0 insns (limit 1000000)\n";
+        assert_eq!(brief(&format!("{head}{OUTPUT}{without}")), format!("{head}: kernel btf_id 7 is not a function"));
+        assert_eq!(brief(&format!("{head}{OUTPUT}")), head);
+        assert_eq!(brief(&format!("{head}{OUTPUT}{}", "x".repeat(9999))).len(), LONGEST);
+        assert_eq!(brief("first\nsecond"), "first");
+        let error = std::io::Error::other("no room");
+        assert_eq!(
+            refused_in("enter", error).to_string(),
+            CaptureError::Bpf("program `enter`: no room".into()).to_string()
+        );
+    }
 }

@@ -24,7 +24,7 @@ use aya::programs::{BtfTracePoint, TracePoint};
 use aya::{Btf, Ebpf, EbpfLoader};
 use aya_obj::btf::BtfKind;
 
-use super::bpf::{map, misses, refused};
+use super::bpf::{map, misses, refused, refused_in};
 use super::decode::Decoded;
 use super::events::{EVENTS, Event, Place, STACK};
 use super::format::{self, Field, Format};
@@ -34,7 +34,7 @@ use super::shape::Shape;
 use super::stacks::STACKED;
 use super::sum::FileId;
 use super::tracefs::USUAL;
-use super::{Ask, CaptureError, On, Prepared, Source, thread_id};
+use super::{Ask, CaptureError, Level, On, Prepared, Source, thread_id};
 use crate::machine;
 
 /// The programs; see [`bpf`](super::bpf) for how they are made.
@@ -108,6 +108,9 @@ const _: () = assert!(STACKED as usize == HOOKS.len() + 1);
 
 /// Programs that are always there, and their tracepoints.
 const OWN_HOOKS: [(&str, &str); 2] = [("forked", "sched_process_fork"), ("freed", "sched_process_free")];
+
+/// Programs of all system calls, and their tracepoints.
+const ENDS: [(&str, &str); 2] = [("enter", "sys_enter"), ("leave", "sys_exit")];
 
 /// The C library has no name for it.
 const IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
@@ -360,18 +363,42 @@ impl Programs {
     pub(super) fn make(ask: &Ask) -> Result<Prepared<Programs>, CaptureError> {
         let btf = Btf::from_sys_fs().map_err(refused)?;
         let mut plan = Plan::new(ask, &btf);
-        let (mut sizes, mut places, mut devices_at) = ([0_u16; COPIES], [0_u8; COPIES], [0_u16; COPIES]);
-        for (nr, copied) in plan.copied.iter().enumerate() {
-            (sizes[nr], places[nr], devices_at[nr]) = (copied.size, u8::from(copied.of_device), copied.device_at);
-        }
         let of_calls = plan.calls.iter().any(|wanted| *wanted != 0);
         // The call that is timed.
         plan.calls[libc::SYS_pread64 as usize] |= 3;
         let room = room(ask.buffer_kib, machine::memory_limit().unwrap_or(u64::MAX));
+        let mut programs = Programs::linked(ask, &plan, room, &btf)?;
+        programs.fill(ask, room)?;
+        let event_ps = programs.attach(&mut plan, of_calls, &btf)?;
+        // The calls that were timed.
+        programs.ring.iter_mut().for_each(|ring| Taken::default().all(ring, 0));
+        let Plan { shapes, missing, .. } = plan;
+        Ok(Prepared { source: programs, guard: None, shapes, missing, event_ps })
+    }
+
+    /// Fails if the kernel refuses one of the programs; none is attached. One that copies stands for all of them.
+    pub(super) fn accepted() -> Result<(), CaptureError> {
+        let btf = Btf::from_sys_fs().map_err(refused)?;
+        let ask = Ask { level: Level::Full, stacks: true, ..Ask::default() };
+        let plan = Plan::new(&ask, &btf);
+        let mut programs = Programs::linked(&ask, &plan, room(0, u64::MAX), &btf)?;
+        let hooks = plan.hooks.iter().map(|(_, program, tracepoint)| (*program, *tracepoint));
+        for (program, tracepoint) in OWN_HOOKS.into_iter().chain(ENDS).chain(hooks) {
+            programs.load(program, tracepoint, &btf)?;
+        }
+        if plan.copied.is_empty() { Ok(()) } else { programs.load_copy("copy0").map(drop) }
+    }
+
+    /// Fitted to this kernel and to what is asked for, with tables of its own; no program is loaded yet.
+    fn linked(ask: &Ask, plan: &Plan, room: u32, btf: &Btf) -> Result<Programs, CaptureError> {
+        let (mut sizes, mut places, mut devices_at) = ([0_u16; COPIES], [0_u8; COPIES], [0_u16; COPIES]);
+        for (nr, copied) in plan.copied.iter().enumerate() {
+            (sizes[nr], places[nr], devices_at[nr]) = (copied.size, u8::from(copied.of_device), copied.device_at);
+        }
         let filters = [ask.of_tasks(), !ask.inodes.is_empty(), !ask.devices.is_empty(), ask.sees_reclaim(), ask.stacks];
         let filters = filters.map(u8::from);
         let bpf = EbpfLoader::new()
-            .btf(Some(&btf))
+            .btf(Some(btf))
             .override_global("by_task", &filters[0], true)
             .override_global("by_file", &filters[1], true)
             .override_global("by_device", &filters[2], true)
@@ -386,13 +413,7 @@ impl Programs {
             .map_max_entries("devices", ask.devices.len().max(1) as u32)
             .load(PROGRAM)
             .map_err(refused)?;
-        let mut programs = Programs { bpf, ring: None };
-        programs.fill(ask, room)?;
-        let event_ps = programs.attach(&mut plan, of_calls, &btf)?;
-        // The calls that were timed.
-        programs.ring.iter_mut().for_each(|ring| Taken::default().all(ring, 0));
-        let Plan { shapes, missing, .. } = plan;
-        Ok(Prepared { source: programs, guard: None, shapes, missing, event_ps })
+        Ok(Programs { bpf, ring: None })
     }
 
     /// The tables of files and devices, and the ring.
@@ -411,10 +432,9 @@ impl Programs {
         OWN_HOOKS.iter().try_for_each(|(program, tracepoint)| self.hook(program, tracepoint, btf))?;
         let mut refusal = None;
         let me = thread_id();
-        let ends = [("enter", "sys_enter"), ("leave", "sys_exit")];
         let event_ps = instance::cost(|on| {
             if on {
-                ends.iter().try_for_each(|(program, tracepoint)| self.hook(program, tracepoint, btf))?;
+                ENDS.iter().try_for_each(|(program, tracepoint)| self.hook(program, tracepoint, btf))?;
                 self.task(me, Some(FOLLOWED))?;
                 self.switch(On::All)
             } else {
@@ -423,7 +443,7 @@ impl Programs {
             }
         })?;
         if !of_calls {
-            for (program, _) in ends {
+            for (program, _) in ENDS {
                 let program = self.bpf.program_mut(program).and_then(|program| program.try_into().ok());
                 program.map_or(Ok(()), |program: &mut BtfTracePoint| program.unload()).map_err(refused)?;
             }
@@ -444,19 +464,27 @@ impl Programs {
     }
 
     fn hook(&mut self, program: &str, tracepoint: &str, btf: &Btf) -> Result<(), CaptureError> {
-        let program = self.bpf.program_mut(program).ok_or_else(|| CaptureError::Bpf(format!("no {program}")))?;
+        self.load(program, tracepoint, btf)?.attach().map(drop).map_err(|error| refused_in(program, error))
+    }
+
+    fn load(&mut self, name: &str, tracepoint: &str, btf: &Btf) -> Result<&mut BtfTracePoint, CaptureError> {
+        let program = self.bpf.program_mut(name).ok_or_else(|| CaptureError::Bpf(format!("no {name}")))?;
         let program: &mut BtfTracePoint = program.try_into().map_err(refused)?;
-        program.load(tracepoint, btf).map_err(refused)?;
-        program.attach().map(drop).map_err(refused)
+        program.load(tracepoint, btf).map_err(|error| refused_in(name, error))?;
+        Ok(program)
     }
 
     fn copied(&mut self, nr: usize, name: &str) -> Result<(), CaptureError> {
-        let program =
-            self.bpf.program_mut(&format!("copy{nr}")).ok_or_else(|| CaptureError::Bpf(format!("no {nr}")))?;
-        let program: &mut TracePoint = program.try_into().map_err(refused)?;
-        program.load().map_err(refused)?;
+        let program = self.load_copy(&format!("copy{nr}"))?;
         let (group, name) = name.split_once('/').unwrap_or((name, ""));
         program.attach(group, name).map(drop).map_err(refused)
+    }
+
+    fn load_copy(&mut self, name: &str) -> Result<&mut TracePoint, CaptureError> {
+        let program = self.bpf.program_mut(name).ok_or_else(|| CaptureError::Bpf(format!("no {name}")))?;
+        let program: &mut TracePoint = program.try_into().map_err(refused)?;
+        program.load().map_err(|error| refused_in(name, error))?;
+        Ok(program)
     }
 
     /// Says which kind of task this is, or forgets it.

@@ -22,7 +22,7 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use aya_obj::btf::BtfKind;
 use iowhy_stack::trace::{Dev, Inode};
 
-use super::bpf::{map, refused};
+use super::bpf::{map, refused, refused_in};
 use super::{Ask, CaptureError, Level, allowed, opened};
 use crate::system::readable;
 
@@ -287,7 +287,7 @@ impl Sums {
         for (name, tracepoint, _) in HOOKS.iter().filter(|(_, _, level)| *level <= ask.level) {
             let program = sums.bpf.program_mut(name).ok_or_else(|| CaptureError::Bpf(format!("no {name}")))?;
             let program: &mut BtfTracePoint = program.try_into().map_err(refused)?;
-            program.load(tracepoint, &btf).map_err(refused)?;
+            program.load(tracepoint, &btf).map_err(|error| refused_in(name, error))?;
             program.attach().map_err(refused)?;
         }
         sums.begun = Instant::now();

@@ -13,7 +13,7 @@ use super::{Ability, Has, text};
 use crate::engine::libaio::Context;
 use crate::memory::Aligned;
 use crate::system::{Request, control};
-use crate::{cache, machine, state};
+use crate::{cache, capture, machine, state};
 
 /// Tries everything out; files are made (without a name) in `directory`.
 pub(super) fn abilities(directory: &Path) -> Vec<Ability> {
@@ -147,13 +147,16 @@ fn bpf() -> Ability {
             fd => Ok(OwnedFd::from_raw_fd(fd as libc::c_int)),
         }
     };
-    let purpose = "cheap counters inside the kernel; nothing depends on it";
+    let purpose = "sums and stacks, and recording where tracefs is denied";
     match loaded {
-        Ok(_) => {
-            let types = Path::new("/sys/kernel/btf/vmlinux").exists();
-            let detail = if types { "programs can be loaded; types (BTF) are there" } else { "programs can be loaded" };
-            ability("bpf", purpose, Has::Yes, detail, "")
-        }
+        // Only the recorder's own programs show whether this kernel's verifier takes them.
+        Ok(_) => match capture::programs_are_accepted() {
+            Ok(()) => ability("bpf", purpose, Has::Yes, "the programs that record can be loaded", ""),
+            Err(error) => {
+                let detail = format!("a program can be loaded, those that record cannot: {}", error.reason());
+                ability("bpf", purpose, Has::Partly, detail, "tracefs records without them")
+            }
+        },
         Err(error) => ability("bpf", purpose, Has::No, error.to_string(), "needs root, or CAP_BPF and CAP_PERFMON"),
     }
 }
