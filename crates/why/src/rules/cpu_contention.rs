@@ -88,12 +88,19 @@ const MUCH: f64 = 0.2;
 /// Confidence of the cost, and its bounds.
 const ALONE: (f64, Bounds) = (0.85, [0.5, 1.0]);
 
+/// Factor by which a workload that is served waits longer for other processes than for a CPU.
+const SERVED: f64 = 2.0;
+
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let wall = facts.digest.wall.as_ref()?;
     let ready = facts.in_layers(&[Layer::Ready]);
     let behind = wall.behind.values().sum::<f64>() / wall.ready_ns.max(1.0);
     let each = wall.ready_ns / wall.wakes.max(1) as f64;
     if each < EACH || facts.counter("cpu_throttled_ns") > 0.0 || ready < MUCH * facts.whole_ns {
+        return None;
+    }
+    // The others on the CPUs are those that it waits for: a server of its own.
+    if facts.in_layers(&[Layer::Pause]) > SERVED * ready {
         return None;
     }
     let most = wall.behind.iter().max_by(|a, b| a.1.total_cmp(b.1)).filter(|_| behind >= BEHIND);
@@ -190,6 +197,7 @@ mod tests {
             ("BEHIND", |a, x| of(a, 1e6, x), 0.5, 0.49),
             ("EACH", |a, x| of(a, x, 1.0), 1e5, 9.9e4),
             ("MUCH", |a, x| a.digest.time.ns[0][READY] = x, 2e8, 1.99e8),
+            ("SERVED", |a, x| a.digest.time.ns[3][Layer::Pause as usize] = x, 1e9, 1.01e9),
             ("a quota", |a, x| a.count("cpu_throttled_ns", x as u64), 0.0, 1.0),
         ];
         hold_cost(&RULE, contended, (50.0, 0.85), edges);

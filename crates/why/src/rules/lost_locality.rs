@@ -143,6 +143,8 @@ const USUAL: f64 = 150e6;
 
 /// Time that an arm takes for a read besides, at least, ns: what has none may say that it turns.
 const ARM: f64 = 1e6;
+/// The same where one task jumps: shorter jumps are those from file to file of whoever reads a folder.
+const JUMP: f64 = 3e6;
 /// Reads that begin elsewhere, and the way between them in ways over all, from which on they come in no order.
 const JUMPS: u64 = 32;
 const WAYS: f64 = 8.0;
@@ -228,8 +230,8 @@ fn jumps(facts: &Facts<'_>) -> Option<Cost> {
     let between = if turns { 0.0 } else { (span as f64 / nr - size).max(0.0) * SECTOR_BYTES as f64 * 1e9 / USUAL };
     let alone = instead::measured(facts.service, size).unwrap_or(usual) + between;
     // Files in the order of their folder jump a little, as most programs read them.
-    let slower = if turns { SLOWER } else { JUMPS_SLOWER };
-    if each < slower * alone || each < alone + ARM {
+    let (slower, arm) = if turns { (SLOWER, ARM) } else { (JUMPS_SLOWER, JUMP) };
+    if each < slower * alone || each < alone + arm {
         return None;
     }
     let waits = facts.of_kinds(kinds(0), &WAITS);
@@ -412,6 +414,7 @@ mod tests {
             ("JUMPS", |a, x| a.digest.workload.scattered.jumps = x as u64, 32.0, 31.0),
             ("WAYS", |a, x| a.digest.workload.scattered.ways = x, 8.0, 7.9),
             ("JUMPS_SLOWER", |a, x| a.requests(0, 20, 256, x), 8e7, 5e7),
+            ("JUMP", |a, x| a.requests(0, 20, 256, x), 8e7, 7.9e7),
         ];
         hold_cost(&RULE, jumps, (60.0, 0.8), edges);
         let unsorted = || {
