@@ -486,10 +486,10 @@ pub fn complaints(captured: &Captured) -> Problems {
         problems
             .push(Problem::warning(text).help("root, or CAP_BPF and CAP_PERFMON; `iowhy doctor` tries to load them"));
     } else if captured.missing.iter().any(|name| name == STACKS) {
-        let text = "no stacks were recorded: only BPF programs record them, of named tasks or at --level full";
+        let text = "no stacks were recorded: only BPF programs record them, of named tasks, or of all at --level full";
         problems.push(Problem::warning(text).help(match captured.level {
             Level::Full => "record without --via tracefs",
-            _ => "a process, a command or --level full; not with --via tracefs",
+            _ => "name a process or a command, or `trace record --level full`; not with --via tracefs",
         }));
     }
     if !others.is_empty() {
@@ -574,7 +574,7 @@ mod tests {
         let refused = said(Level::Full, &[&format!("{NO_BPF}no room"), STACKS]);
         assert!(refused.contains("record them, but no room") && !refused.contains("--level"), "{refused}");
         assert!(!refused.contains("not recorded:"), "it is told once: {refused}");
-        assert!(said(Level::Layers, &[STACKS]).contains("a process, a command or --level full"));
+        assert!(said(Level::Layers, &[STACKS]).contains("name a process or a command"));
         assert!(said(Level::Full, &[STACKS]).contains("without --via tracefs"));
         assert!(!said(Level::Full, &["jbd2:jbd2_end_commit"]).contains("stacks"));
     }
