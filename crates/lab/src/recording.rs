@@ -483,10 +483,14 @@ pub fn complaints(captured: &Captured) -> Problems {
     let others: Vec<&str> = others.collect();
     if let Some(why) = captured.missing.iter().find_map(|name| name.strip_prefix(NO_BPF)) {
         let text = format!("no stacks were recorded: only BPF programs record them, but {why}");
-        problems.push(Problem::warning(text).help("`iowhy doctor` tries to load them; all the rest is by tracefs"));
+        problems
+            .push(Problem::warning(text).help("root, or CAP_BPF and CAP_PERFMON; `iowhy doctor` tries to load them"));
     } else if captured.missing.iter().any(|name| name == STACKS) {
-        let text = "no stacks were recorded: only BPF programs record them, of named tasks or at --level full";
-        problems.push(Problem::warning(text).help("a process, a command or --level full, without --via tracefs"));
+        let text = "no stacks were recorded: only BPF programs record them, of named tasks, or of all at --level full";
+        problems.push(Problem::warning(text).help(match captured.level {
+            Level::Full => "record without --via tracefs",
+            _ => "name a process or a command, or `trace record --level full`; not with --via tracefs",
+        }));
     }
     if !others.is_empty() {
         let text = format!("not recorded: {}", others.join(", "));
@@ -559,6 +563,20 @@ mod tests {
         assert!(matches!(record(&request, &mut |_| {}), Err(RecordError::NoDevice(_))));
         let request = Request { files: vec![PathBuf::from("/nowhere/at-all")], ..Request::default() };
         assert!(matches!(record(&request, &mut |_| {}), Err(RecordError::Path { .. })));
+    }
+
+    #[test]
+    fn the_reason_for_missing_stacks_is_told() {
+        let said = |level, missing: &[&str]| {
+            let missing = missing.iter().map(|name| (*name).to_owned()).collect();
+            complaints(&Captured { level, missing, ..Captured::default() }).render()
+        };
+        let refused = said(Level::Full, &[&format!("{NO_BPF}no room"), STACKS]);
+        assert!(refused.contains("record them, but no room") && !refused.contains("--level"), "{refused}");
+        assert!(!refused.contains("not recorded:"), "it is told once: {refused}");
+        assert!(said(Level::Layers, &[STACKS]).contains("name a process or a command"));
+        assert!(said(Level::Full, &[STACKS]).contains("without --via tracefs"));
+        assert!(!said(Level::Full, &["jbd2:jbd2_end_commit"]).contains("stacks"));
     }
 
     #[test]

@@ -185,8 +185,8 @@ pub enum CaptureError {
     /// The kernel offers none of the events asked for.
     #[error("this kernel offers none of the events of the level `{}`", .0.name())]
     NoEvents(Level),
-    /// It runs no BPF program.
-    #[error("the kernel runs no BPF program, {0}: `iowhy trace record --via tracefs` does without")]
+    /// It refuses BPF programs, all or those that are needed.
+    #[error("the kernel refuses BPF programs, {0}; `iowhy trace record --via tracefs` does without")]
     Bpf(String),
     /// None of the two ways to record is open.
     #[error("{}; nor is BPF a way, {}", tracefs.reason(), bpf.reason())]
@@ -225,7 +225,7 @@ impl CaptureError {
     /// Without the advice to take the other way, which has been tried.
     pub(crate) fn reason(&self) -> String {
         match self {
-            CaptureError::Bpf(why) => format!("the kernel runs no BPF program, {why}"),
+            CaptureError::Bpf(why) => format!("the kernel refuses BPF programs, {why}"),
             other => other.to_string(),
         }
     }

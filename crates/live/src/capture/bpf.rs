@@ -9,7 +9,8 @@ use aya_obj::generated::{bpf_cmd, bpf_prog_info};
 
 use super::CaptureError;
 
-/// Begins the verifier's output in an error.
+/// What a refusal begins with, and what stands before the verifier's output in it.
+const LOADING: &str = "the BPF_PROG_LOAD syscall returned ";
 const OUTPUT: &str = ". Verifier output: ";
 /// Begins of its lines of statistics, which come behind the verdict.
 const STATISTICS: [&str; 4] = ["processed ", "verification time ", "stack depth ", "insns "];
@@ -33,7 +34,7 @@ pub(super) fn refused(error: impl std::error::Error) -> CaptureError {
 /// The same of a program that the kernel did not take.
 pub(super) fn refused_in(program: &str, error: impl std::error::Error) -> CaptureError {
     match refused(error) {
-        CaptureError::Bpf(text) => CaptureError::Bpf(format!("program `{program}`: {text}")),
+        CaptureError::Bpf(text) => CaptureError::Bpf(format!("`{program}`: {text}")),
         other => other,
     }
 }
@@ -51,7 +52,7 @@ fn brief(text: &str) -> String {
     let from = lines.iter().rposition(is_instruction).unwrap_or(lines.len().saturating_sub(1));
     // Behind an instruction stands the state of registers.
     let shown = lines[from..].iter().map(|line| line.split(';').next().unwrap_or(line).trim());
-    let parts: Vec<&str> = std::iter::once(head).chain(shown).collect();
+    let parts: Vec<&str> = std::iter::once(head.trim_start_matches(LOADING)).chain(shown).collect();
     parts.join(": ").chars().take(LONGEST).collect()
 }
 
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn of_the_verifier_its_verdict_is_shown() {
-        let head = "the BPF_PROG_LOAD syscall returned Permission denied (os error 13)";
+        let head = "Permission denied (os error 13)";
         let output = "reg type unsupported for arg#0 function enter#129\n0: R1=ctx(off=0,imm=0) R10=fp0\n\
                       0: (79) r8 = *(u64 *)(r1 +0)   ; R1=ctx(off=0,imm=0)\n\
                       107: (7b) *(u64 *)(r6 +64) = r1   ; R1_w=scalar() R6=mem(off=0)\n\
@@ -126,16 +127,13 @@ mod tests {
                       processed 121 insns (limit 1000000) max_states_per_insn 0\n";
         let verdict = "107: (7b) *(u64 *)(r6 +64) = r1: invalid access to memory, mem_size=64 off=64 size=8: \
                        R6 min value is outside of the allowed memory range";
-        assert_eq!(brief(&format!("{head}{OUTPUT}{output}")), format!("{head}: {verdict}"));
+        assert_eq!(brief(&format!("{LOADING}{head}{OUTPUT}{output}")), format!("{head}: {verdict}"));
         let without = "kernel btf_id 7 is not a function\nprocessed 0 insns (limit 1000000)\n";
         assert_eq!(brief(&format!("{head}{OUTPUT}{without}")), format!("{head}: kernel btf_id 7 is not a function"));
         assert_eq!(brief(&format!("{head}{OUTPUT}")), head);
         assert_eq!(brief(&format!("{head}{OUTPUT}{}", "x".repeat(9999))).len(), LONGEST);
         assert_eq!(brief("first\nsecond"), "first");
         let error = std::io::Error::other("no room");
-        assert_eq!(
-            refused_in("enter", error).to_string(),
-            CaptureError::Bpf("program `enter`: no room".into()).to_string()
-        );
+        assert_eq!(refused_in("enter", error).to_string(), CaptureError::Bpf("`enter`: no room".into()).to_string());
     }
 }

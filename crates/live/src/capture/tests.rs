@@ -457,7 +457,7 @@ fn where_tracefs_is_denied_the_programs_take_its_place_and_say_so() {
     assert!(second.len() == 1 && second[0].starts_with("tracefs, so BPF recorded"), "{second:?}");
     let neither = instead::<()>(denied(), || Err(CaptureError::Bpf("no room".into()))).map(|it| it.missing);
     let both = neither.expect_err("neither").to_string();
-    assert!(both.starts_with("this kernel offers none") && both.ends_with("no BPF program, no room"), "{both}");
+    assert!(both.starts_with("this kernel offers none") && both.ends_with("refuses BPF programs, no room"), "{both}");
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn bpf() -> Ability {
         Ok(_) => match capture::programs_are_accepted() {
             Ok(()) => ability("bpf", purpose, Has::Yes, "the programs that record can be loaded", ""),
             Err(error) => {
-                let detail = format!("a program can be loaded, those that record cannot: {}", error.reason());
+                let detail = format!("a program can be loaded, but not those that record: {}", error.reason());
                 ability("bpf", purpose, Has::Partly, detail, "tracefs records without them")
             }
         },
