@@ -393,8 +393,8 @@ fn thread_id() -> u32 {
     rustix::thread::gettid().as_raw_pid().unsigned_abs()
 }
 
-/// Fails unless this task is root's, has the capabilities for BPF programs or for instances of tracefs, or its group may
-/// make these; the kernel may refuse it all the same.
+/// Fails unless this task is root's, has the capabilities for BPF programs or for instances of tracefs, or its group
+/// may make these; the kernel may refuse it all the same.
 pub(crate) fn allowed() -> Result<(), CaptureError> {
     let effective = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     let programs = CapabilitySet::BPF | CapabilitySet::PERFMON;

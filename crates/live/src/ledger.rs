@@ -249,7 +249,7 @@ fn look_into(paths: Vec<PathBuf>, (owner, ours): (u32, bool), undo: bool, left: 
     }
 }
 
-/// An instance of tracefs with a name of ours: it is removed whoever has written its entry.
+/// An instance of tracefs with a name of ours: it is removed, no matter which user has written its entry.
 fn is_instance(item: &Item) -> bool {
     const FOLDERS: [&str; 2] = ["/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances"];
     let Item::TraceInstance { path } = item else { return false };

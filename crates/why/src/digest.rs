@@ -119,7 +119,7 @@ impl Digest {
         self.wall = wall;
     }
 
-    /// Takes as many slots as calls are in progress on average instead of at most: where whatever there was is recorded,
+    /// Takes as many slots as calls are in progress on average instead of at most: in a recording of the whole machine,
     /// a service that makes a call now and then does not halve the time of the one that is at work.
     pub fn share_time(&mut self) {
         let calls: f64 = self.latency.iter().map(Spread::sum).sum();

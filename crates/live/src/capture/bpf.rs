@@ -9,7 +9,7 @@ use aya_obj::generated::{bpf_cmd, bpf_prog_info};
 
 use super::CaptureError;
 
-/// What a refusal begins with, and what stands before the verifier's output in it.
+/// The beginning of a refusal, and of the verifier's output in it.
 const LOADING: &str = "the BPF_PROG_LOAD syscall returned ";
 const OUTPUT: &str = ". Verifier output: ";
 /// Begins of its lines of statistics, which come behind the verdict.

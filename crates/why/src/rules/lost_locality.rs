@@ -143,7 +143,7 @@ const USUAL: f64 = 150e6;
 
 /// Time that an arm takes for a read besides, at least, ns: what has none may say that it turns.
 const ARM: f64 = 1e6;
-/// The same where one task jumps: shorter jumps are those from file to file of whoever reads a folder.
+/// The same where one task jumps: shorter jumps are those from file to file of a program that reads a folder.
 const JUMP: f64 = 3e6;
 /// Reads that begin elsewhere, and the way between them in ways over all, from which on they come in no order.
 const JUMPS: u64 = 32;
