@@ -66,6 +66,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let started = Instant::now();
     let answers = target_folder().join(format!("plant-live-{}.jsonl", settings.seed));
     std::fs::create_dir_all(target_folder()).map_err(|error| format!("{}: {error}", target_folder().display()))?;
+    std::fs::write(&answers, "").map_err(|error| format!("{}: {error}", answers.display()))?;
     let mut failed = Vec::new();
     let disturbed = {
         let _signals = signal::Guard::take();
@@ -77,6 +78,8 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
                 Ok(mut answer) => {
                     answer["seconds"] = json!((from.elapsed().as_secs_f64() * 10.0).round() / 10.0);
                     lines += &format!("{answer}\n");
+                    // A run that is interrupted keeps what it has.
+                    std::fs::write(&answers, &lines).map_err(|error| format!("{}: {error}", answers.display()))?;
                 }
                 Err(error) if signal::raised() => return Err(format!("stopped: {error}")),
                 Err(error) => {
@@ -86,7 +89,6 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             }
             eprintln!("{} of {}: {:.1} s", n + 1, cases.len(), from.elapsed().as_secs_f64());
         }
-        std::fs::write(&answers, lines).map_err(|error| format!("{}: {error}", answers.display()))?;
         site.disturbed.get()
     };
     // Only now are the labels opened.

@@ -777,6 +777,25 @@ mod tests {
         }
     }
 
+    /// Reads of two tasks: the second one's are rare, or as many.
+    #[test]
+    fn a_call_now_and_then_does_not_halve_the_time_of_the_others() {
+        for (last, slots) in [(30, 1), (990, 2)] {
+            let (op, file, len_bytes) = (Op::Read, FileId(0), 4096);
+            let start = What::CallStart { op, file, offset: 0, len_bytes };
+            let whats = [(10, 1, start), (20, 2, start), (last, 2, What::CallEnd { op, file, len_bytes })];
+            let events: Vec<Event> = whats
+                .into_iter()
+                .chain([(1000, 1, What::CallEnd { op, file, len_bytes })])
+                .map(|(at, call, what)| Event { at: Nanos(at), call: CallId(call), what })
+                .collect();
+            let mut digest = Digest::of(&events);
+            assert_eq!(digest.time.slots, 2);
+            digest.share_time();
+            assert_eq!(digest.time.slots, slots, "until {last}");
+        }
+    }
+
     /// A direct write reads a block of a map, and is direct all the same; one that adds a page of its file is not.
     #[test]
     fn a_block_of_a_map_is_no_page_of_a_direct_write() {

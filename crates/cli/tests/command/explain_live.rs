@@ -384,15 +384,15 @@ fn the_reader_that_keeps_pages_under_direct_writes_is_named() {
         ground.run("slow", seed, &job);
         drop(reader);
     });
-    // Such pages cost next to nothing since 4.20, so that chance decides whether there is a finding; but it is seen who
-    // put them there, and on which side.
+    // Such pages cost next to nothing since 4.20, so that chance decides whether there is a finding, and in which place;
+    // but it is seen who put them there, and on which side.
     let value = ground.explain("");
-    let claim = value["findings"][0]["claim"].as_str().unwrap_or_default();
+    let mut claims = value["findings"].as_array().into_iter().flatten().filter_map(|of| of["claim"].as_str());
     let of = |label: &str| {
         let warnings = value["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
         warnings.filter(|words| words.starts_with(label)).any(|words| words.contains("stale-pages-under-direct-io"))
             && value["warnings"].to_string().contains("dd (")
     };
-    assert!(of("slow: ") || claim.starts_with("dd has put pages"), "{value:#}");
+    assert!(of("slow: ") || claims.any(|claim| claim.starts_with("dd has put pages")), "{value:#}");
     assert!(!of("fast: "), "{value:#}");
 }
