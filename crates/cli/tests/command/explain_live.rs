@@ -384,8 +384,8 @@ fn the_reader_that_keeps_pages_under_direct_writes_is_named() {
         ground.run("slow", seed, &job);
         drop(reader);
     });
-    // Such pages cost next to nothing since 4.20, so that chance decides whether there is a finding, and in which place;
-    // but it is seen who put them there, and on which side.
+    // Such pages cost next to nothing since 4.20, so that chance decides whether there is a finding, and in which
+    // place; but it is seen who put them there, and on which side.
     let value = ground.explain("");
     let mut claims = value["findings"].as_array().into_iter().flatten().filter_map(|of| of["claim"].as_str());
     let of = |label: &str| {
