@@ -20,6 +20,7 @@ pub(crate) mod rivals;
 mod score;
 pub(crate) mod site;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -66,20 +67,19 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let started = Instant::now();
     let answers = target_folder().join(format!("plant-live-{}.jsonl", settings.seed));
     std::fs::create_dir_all(target_folder()).map_err(|error| format!("{}: {error}", target_folder().display()))?;
-    std::fs::write(&answers, "").map_err(|error| format!("{}: {error}", answers.display()))?;
+    let failure = |error: std::io::Error| format!("{}: {error}", answers.display());
+    // A run that is interrupted keeps what it has.
+    let mut file = std::fs::File::create(&answers).map_err(failure)?;
     let mut failed = Vec::new();
     let disturbed = {
         let _signals = signal::Guard::take();
         let site = Site::new(&settings.binary, settings.images.as_deref())?;
-        let mut lines = String::new();
         for (n, case) in cases.iter().enumerate() {
             let from = Instant::now();
             match ask(&site, case, &settings) {
                 Ok(mut answer) => {
                     answer["seconds"] = json!((from.elapsed().as_secs_f64() * 10.0).round() / 10.0);
-                    lines += &format!("{answer}\n");
-                    // A run that is interrupted keeps what it has.
-                    std::fs::write(&answers, &lines).map_err(|error| format!("{}: {error}", answers.display()))?;
+                    writeln!(file, "{answer}").map_err(failure)?;
                 }
                 Err(error) if signal::raised() => return Err(format!("stopped: {error}")),
                 Err(error) => {
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     };
     // Only now are the labels opened.
     let seconds = started.elapsed().as_secs();
-    let text = std::fs::read_to_string(&answers).map_err(|error| format!("{}: {error}", answers.display()))?;
+    let text = std::fs::read_to_string(&answers).map_err(failure)?;
     let last =
         format!("{} failed, {} skipped, {disturbed} recordings disturbed, {seconds} s", failed.len(), skipped.len());
     if settings.one_sided {

@@ -58,13 +58,16 @@ pub(crate) fn of_others() -> Vec<(PathBuf, u32)> {
     if user() != 0 {
         return Vec::new();
     }
-    let entries = fs::read_dir(HOME).into_iter().flatten().flatten().map(|entry| entry.path());
-    let owner = |path: PathBuf| {
-        let metadata = fs::symlink_metadata(&path).ok().filter(|of| of.is_dir() && of.uid() != 0)?;
-        let named = path == Path::new(UNIT) || path == Path::new(HOME).join(format!("iowhy-{}", metadata.uid()));
-        named.then(|| (path, metadata.uid()))
+    let owner = |path: &Path| {
+        let metadata = fs::symlink_metadata(path).ok().filter(|of| of.is_dir() && of.uid() != 0)?;
+        Some((path.to_owned(), metadata.uid()))
     };
-    entries.chain([PathBuf::from(UNIT)]).filter_map(owner).collect()
+    // Of all that is there, only what has such a name is looked at: every start comes by.
+    let named = fs::read_dir(HOME).into_iter().flatten().flatten().filter_map(|entry| {
+        let user: u32 = entry.file_name().to_str()?.strip_prefix("iowhy-")?.parse().ok()?;
+        owner(&entry.path()).filter(|(_, owner)| *owner == user)
+    });
+    named.chain(owner(Path::new(UNIT))).collect()
 }
 
 pub(crate) fn user() -> u32 {

@@ -149,7 +149,6 @@ const JUMP: f64 = 3e6;
 const JUMPS: u64 = 32;
 const WAYS: f64 = 8.0;
 
-/// Several streams at once on a disk with an arm, which goes from one to the other; or reads in an order that jumps.
 /// Part of the reads that wait for the drive to take them, from which on there is something to sort.
 const LATE: f64 = 0.5;
 /// The part of its time that an arm saves if a few dozens of them are sorted: likely, and at most.
@@ -211,7 +210,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     jumps(facts).or_else(|| unsorted(facts))
 }
 
-/// Streams that take turns, or reads in an order that jumps.
+/// Several streams at once on a disk with an arm, which goes from one to the other; or reads in an order that jumps.
 fn jumps(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
     let (size, nr) = own(facts, 0);
