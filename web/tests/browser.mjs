@@ -9,7 +9,7 @@
 import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
@@ -1002,6 +1002,15 @@ async function served(browser, iowhy) {
   }
 }
 
+/** Does all of it, as many at once as there are processors: each has pages of its own. */
+async function atOnce(tasks) {
+  const left = tasks.values();
+  const worker = async () => {
+    for (const task of left) await task();
+  };
+  await Promise.all(Array.from({ length: availableParallelism() }, worker));
+}
+
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
   args: ["--headless=new", "--no-sandbox"],
@@ -1021,61 +1030,77 @@ try {
       writeFileSync(path, json === null ? readFileSync(new URL("../dist/report.html", import.meta.url)) : packed(json));
       return path;
     };
-    await one(browser, "plugged", file("plugged", JSON.stringify(reports.plugged)), reports.plugged);
-    const { page, context } = await open(browser, pathToFileURL(join(out, "plugged.html")).href);
-    const first = await page.$eval("#lanes", (of) => ({ ...of.dataset }));
-    check(
-      "plugged: stalls of B are seen at first, A has next to none",
-      Number(first.stalls1) >= 3 && Number(first.stalled0) < Number(first.stalled1) / 20,
-      JSON.stringify(first),
-    );
-    await page.emulateMedia({ media: "print" });
-    await page.pdf({ path: join(out, "plugged.pdf"), printBackground: true });
-    await context.close();
-    await one(browser, "busy", file("busy", JSON.stringify(reports.busy)), reports.busy);
-    const busy = await open(browser, pathToFileURL(join(out, "busy.html")).href);
-    await smooth(busy.page, "busy");
-    await busy.context.close();
-    await one(browser, "hostile", file("hostile", JSON.stringify(reports.hostile)), reports.hostile);
-    await hostility(browser, join(out, "hostile.html"), reports.hostile, hostileStrings);
-    const empty = await open(browser, pathToFileURL(file("empty", null)).href);
-    check("empty: says so", (await empty.page.locator("h1").textContent()) === "No report in this page");
-    check("empty: asks for nothing", empty.seen.requests.length === 1 && empty.seen.errors.length === 0);
-    const refused = await empty.page.evaluate(
-      () =>
-        new Promise((done) => {
-          document.addEventListener("securitypolicyviolation", (event) => done(event.effectiveDirective));
-          fetch("http://127.0.0.1:9/").catch(() => setTimeout(() => done("none"), 1000));
-        }),
-    );
-    check("empty: the policy refuses a request", refused === "connect-src", refused);
-    await empty.context.close();
-    const { alone } = reports;
-    const single = await open(browser, pathToFileURL(file("alone", JSON.stringify(alone))).href);
-    const letters = await single.page.$$eval("#verdict .letter", (all) => all.map((of) => of.textContent).join(""));
-    check("alone: one set of runs is one side", !letters.includes("B") && letters.includes("A"), letters);
-    check("alone: no half is drawn twice", (await single.page.locator(".lane-side").count()) === 1);
-    check("alone: no console error", single.seen.errors.length === 0, single.seen.errors.join(" | "));
-    await single.page.screenshot({ path: join(out, "alone-first.png") });
-    await single.context.close();
-    await one(browser, "gaps", file("gaps", JSON.stringify(reports.gaps)), reports.gaps);
-    const parted = await open(browser, pathToFileURL(join(out, "gaps.html")).href);
-    await everywhere(parted.page, "gaps", reports.gaps);
-    await parted.context.close();
-    await serving(browser, reports.plugged);
-    await sliced(browser, reports.gaps, whole);
-    if (iowhy) await served(browser, resolve(iowhy));
+    const sample = (name) => one(browser, name, file(name, JSON.stringify(reports[name])), reports[name]);
+    /** Opens a page that has been made, for `then`. */
+    const opened = async (name, then) => {
+      const { context, page, seen } = await open(browser, pathToFileURL(join(out, `${name}.html`)).href);
+      await then(page, seen);
+      await context.close();
+    };
     const written = reportsFolder ? readdirSync(reportsFolder).filter((of) => of.endsWith(".html")) : [];
-    for (const html of written.sort()) {
-      const path = join(resolve(reportsFolder), html);
-      const stalls = await one(browser, html.replace(/\.html$/, ""), path, read(path));
-      if (html.startsWith("2012-plugged"))
-        check(
-          "2012: the first view shows stalls between the windows of B, and none of A",
-          Number(stalls.stalls0) === 0 && Number(stalls.stalls1) >= 2,
-          JSON.stringify(stalls),
-        );
-    }
+    await atOnce([
+      async () => {
+        await sample("plugged");
+        await opened("plugged", async (page) => {
+          const first = await page.$eval("#lanes", (of) => ({ ...of.dataset }));
+          check(
+            "plugged: stalls of B are seen at first, A has next to none",
+            Number(first.stalls1) >= 3 && Number(first.stalled0) < Number(first.stalled1) / 20,
+            JSON.stringify(first),
+          );
+          await page.emulateMedia({ media: "print" });
+          await page.pdf({ path: join(out, "plugged.pdf"), printBackground: true });
+        });
+      },
+      async () => {
+        await sample("busy");
+        await opened("busy", (page) => smooth(page, "busy"));
+      },
+      async () => {
+        await sample("hostile");
+        await hostility(browser, join(out, "hostile.html"), reports.hostile, hostileStrings);
+      },
+      async () => {
+        await sample("gaps");
+        await opened("gaps", (page) => everywhere(page, "gaps", reports.gaps));
+        await sliced(browser, reports.gaps, whole);
+      },
+      async () => {
+        file("empty", null);
+        await opened("empty", async (page, seen) => {
+          check("empty: says so", (await page.locator("h1").textContent()) === "No report in this page");
+          check("empty: asks for nothing", seen.requests.length === 1 && seen.errors.length === 0);
+          const refused = await page.evaluate(
+            () =>
+              new Promise((done) => {
+                document.addEventListener("securitypolicyviolation", (event) => done(event.effectiveDirective));
+                fetch("http://127.0.0.1:9/").catch(() => setTimeout(() => done("none"), 1000));
+              }),
+          );
+          check("empty: the policy refuses a request", refused === "connect-src", refused);
+        });
+        file("alone", JSON.stringify(reports.alone));
+        await opened("alone", async (page, seen) => {
+          const letters = await page.$$eval("#verdict .letter", (all) => all.map((of) => of.textContent).join(""));
+          check("alone: one set of runs is one side", !letters.includes("B") && letters.includes("A"), letters);
+          check("alone: no half is drawn twice", (await page.locator(".lane-side").count()) === 1);
+          check("alone: no console error", seen.errors.length === 0, seen.errors.join(" | "));
+          await page.screenshot({ path: join(out, "alone-first.png") });
+        });
+        await serving(browser, reports.plugged);
+        if (iowhy) await served(browser, resolve(iowhy));
+      },
+      ...written.sort().map((html) => async () => {
+        const path = join(resolve(reportsFolder), html);
+        const stalls = await one(browser, html.replace(/\.html$/, ""), path, read(path));
+        if (html.startsWith("2012-plugged"))
+          check(
+            "2012: the first view shows stalls between the windows of B, and none of A",
+            Number(stalls.stalls0) === 0 && Number(stalls.stalls1) >= 2,
+            JSON.stringify(stalls),
+          );
+      }),
+    ]);
   }
 } finally {
   await browser.close();

@@ -40,7 +40,7 @@ use iowhy_why::rules::{self, Need};
 use crate::profile::{self, Profile};
 use crate::recording::{self, RecordError, Recorded, Request};
 use crate::twin::Prediction;
-use facts::Facts;
+use facts::{Facts, Server};
 use trial::Tried;
 pub use twin::Agreement;
 
@@ -314,7 +314,12 @@ impl Answer {
             "device" => "the device is at its limit for these requests".to_owned(),
             "application" => "the program computes".to_owned(),
             "CPU" => "the kernel's code for these calls takes most of the time".to_owned(),
-            "pauses" => "the target waits for something other than storage".to_owned(),
+            "pauses" => match &self.facts.server {
+                Some(Server { name, pct }) => format!(
+                    "the target waits for `{name}` for {pct:.0} % of the time: ask `iowhy why --comm {name}` meanwhile"
+                ),
+                None => "the target waits for something other than storage".to_owned(),
+            },
             layer => format!("most of the time is in the layer `{layer}`, and none of the rules has a mark of it"),
         })
     }

@@ -98,6 +98,14 @@ pub struct Onset {
     pub after_ns: f64,
 }
 
+/// Processes of one name outside the target that a task of it waits for most of the time: its server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Server {
+    pub name: String,
+    /// Of the time of the recording.
+    pub pct: f64,
+}
+
 /// Everything seen.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -123,6 +131,7 @@ pub struct Facts {
     pub taken: f64,
     /// Of a command that runs several programs the one that takes the time, if others make more calls at once.
     pub diluted: Option<(String, Vec<u32>)>,
+    pub server: Option<Server>,
     /// Length of the recording.
     pub length_ns: u64,
     /// Share of the time in which some tasks of the machine, or all that could run, waited for CPUs, I/O and memory
@@ -188,6 +197,7 @@ impl Facts {
             what: if of_calls { ["read", "write", "sync"][kind] } else { "request" },
             layers: layers.into_iter().map(part).filter(|part| part.ns > 0.0).collect(),
             diluted: settings.command.and_then(|_| diluted(&processes, whole_ns)),
+            server: server(trace, &tree, length_ns),
             processes: longest_first(processes),
             files: files(trace, &joined, &settings),
             devices: devices(trace, &joined, &settings, &digest, &others),
@@ -270,6 +280,28 @@ fn diluted(processes: &[Doer], whole_ns: f64) -> Option<(String, Vec<u32>)> {
     let long = programs.iter().filter(|(_, of)| of.0 < HALF * all && each(of) >= MOSTLY * whole_ns);
     let (name, (_, pids)) = long.max_by(|a, b| each(a.1).total_cmp(&each(b.1)))?;
     Some(((*name).to_owned(), pids.clone()))
+}
+
+/// Who wakes the task that others wake from the longest sleeps, if these are most of the time.
+fn server(trace: &Trace, tree: &BTreeSet<u32>, length_ns: u64) -> Option<Server> {
+    const MOSTLY: f64 = 50.0;
+    let mut asleep: BTreeMap<u32, Nanos> = BTreeMap::new();
+    let mut woken: BTreeMap<(u32, &str), u64> = BTreeMap::new();
+    for record in &trace.records {
+        match record.seen {
+            Seen::Switch { state, .. } if state & 0xff == 1 && tree.contains(&record.pid) => {
+                asleep.insert(record.pid, record.at);
+            }
+            Seen::Wake { pid } => {
+                let Some(from) = asleep.remove(&pid).filter(|_| is_other(trace, tree, record.pid)) else { continue };
+                *woken.entry((pid, trace.name(record.pid)?)).or_default() += record.at.saturating_sub(from).0;
+            }
+            _ => {}
+        }
+    }
+    let ((_, name), ns) = woken.into_iter().max_by_key(|(_, ns)| *ns)?;
+    let pct = 100.0 * share(ns, length_ns);
+    (pct >= MOSTLY).then(|| Server { name: name.to_owned(), pct })
 }
 
 fn kind_of(op: Op) -> usize {
@@ -594,6 +626,30 @@ mod tests {
             let of = |nr: u64| (Nanos(nr * 10_000_000), if nr < at { before } else { after } + nr % 7);
             let calls: Vec<(Nanos, u64)> = (0..200).map(of).collect();
             assert_eq!(onset(&calls).map(|onset| onset.at_s), expected, "{before} to {after} at {at}");
+        }
+    }
+
+    #[test]
+    fn a_server_wakes_its_client_from_most_of_its_sleeps() {
+        // Task and name of those that end two sleeps, of 600 and of 300 of 1000 ns; the server that is named.
+        for (wakers, expected) in [
+            ([(9, "server"), (9, "server")], Some(("server", 90.0))),
+            ([(9, "server"), (0, "<idle>")], Some(("server", 60.0))),
+            ([(0, "<idle>"), (9, "server")], None),
+            ([(9, "kworker/0:1"), (9, "kworker/0:1")], None),
+            ([(8, "client"), (8, "client")], None),
+        ] {
+            let mut text = "# tracer: nop\n".to_owned();
+            for ((from, to), (pid, name)) in [(50, 650), (700, 1000)].into_iter().zip(wakers) {
+                text.push_str(&format!(
+                    "client-7 [000] ..... 0.{from:09}: sched_switch: prev_comm=client prev_state=S ==> next_pid=0\n\
+                     {name}-{pid} [001] ..... 0.{to:09}: sched_waking: pid=7\n"
+                ));
+            }
+            let mut problems = iowhy_text::diagnose::Problems::default();
+            let trace = iowhy_trace::format::read("t.trace", text.as_bytes(), &mut problems).expect("a trace");
+            let found = server(&trace, &[7, 8].into(), 1000);
+            assert_eq!(found.as_ref().map(|of| (of.name.as_str(), of.pct)), expected, "{wakers:?}");
         }
     }
 }

@@ -69,6 +69,7 @@ fn facts(of: &Facts) -> Value {
                 json!({ "frames": stack.frames, "ns": stack.ns, "count": stack.count, "pct": pct })
             })
             .collect::<Vec<_>>(),
+        "waits_for": of.server.as_ref().map(|of| json!({ "comm": of.name, "pct": finite(of.pct) })),
         "onset_s": of.onset.map(|onset| finite(onset.at_s)),
         "cache": {
             "pages_added": cache.added,

@@ -212,6 +212,21 @@ pub struct Commands {
 }
 
 impl Commands {
+    /// Number of commands, at least one.
+    pub fn number(&self) -> f64 {
+        self.issued.iter().sum::<u64>().max(1) as f64
+    }
+
+    /// Share of those that do not begin where the one before them ended.
+    pub fn seek_share(&self) -> f64 {
+        self.seeks as f64 / self.number()
+    }
+
+    /// Shares of the reads and of the writes that waited for a tag.
+    pub fn late_shares(&self) -> [f64; 2] {
+        [0, 1].map(|way| self.late_tags[way] as f64 / self.issued[way].max(1) as f64)
+    }
+
     /// Mean number at the device while it is busy.
     pub fn at_once(&self) -> f64 {
         self.classes.values().map(Spread::sum).sum::<f64>() / self.busy.max(1) as f64

@@ -235,7 +235,7 @@ fn slower_with_less(delta: &Delta<'_>) -> Option<Slower> {
         n(x).total_cmp(&n(y))
     })?;
     let enough = runs().all(|d| merged(d, commonest, |_| 0.0).1 >= ENOUGH as f64);
-    let share = runs().map(|d| merged(d, commonest, |_| 0.0).1 / commands(d)).fold(1.0, f64::min);
+    let share = runs().map(|d| merged(d, commonest, |_| 0.0).1 / d.commands.number()).fold(1.0, f64::min);
     let took = mean(commonest, |within| within.took.sum);
     let ahead = mean(commonest, |within| within.ahead as f64);
     let passed = mean(commonest, |within| within.passed as f64);
@@ -286,21 +286,21 @@ fn like(contrast: &Contrast, by: f64) -> bool {
 /// The device is never without work on the slow side, has at least as much of it waiting as on the fast one, of the
 /// same kind, and gets less done: it can do less.
 fn saturated(delta: &Delta<'_>) -> Option<Slower> {
-    let size = delta.of(|d| (d.commands.sizes[0].sum() + d.commands.sizes[1].sum()) / commands(d));
-    let mix = delta.of(|d| d.commands.issued[1] as f64 / commands(d));
-    let seeks = delta.of(|d| d.commands.seeks as f64 / commands(d));
+    let size = delta.of(|d| (d.commands.sizes[0].sum() + d.commands.sizes[1].sum()) / d.commands.number());
+    let mix = delta.of(|d| d.commands.issued[1] as f64 / d.commands.number());
+    let seeks = delta.of(|d| d.commands.seek_share());
     let way = delta.of(|d| d.commands.distance / d.commands.seeks.max(1) as f64);
-    let ahead = delta.of(|d| d.commands.within.values().map(|w| w.ahead as f64).sum::<f64>() / commands(d));
+    let ahead = delta.of(|d| d.commands.within.values().map(|w| w.ahead as f64).sum::<f64>() / d.commands.number());
     let busy = delta.of(|d| d.commands.busy as f64 / super::reads::in_calls(d).max(1.0));
     let alike = like(&size, ALIKE) && mix.difference().abs() < SHARE;
     // Without an arm every place is as good as any other. A drive that queues goes the ways that it finds best.
-    let ended = delta.of(|d| d.commands.ended.elsewhere as f64 / commands(d));
+    let ended = delta.of(|d| d.commands.ended.elsewhere as f64 / d.commands.number());
     let as_often = seeks.difference().abs() < SHARE && ended.difference().abs() < SHARE;
     let same_way = !has_arm(delta) || as_often && (seeks.slow < FEW_SEEKS || like(&way, LIKE_WAY));
     if !alike || !same_way || busy.slow < BUSY || ahead.slow < AS_MUCH_WORK * ahead.fast {
         return None;
     }
-    let each = delta.of(|d| d.commands.busy as f64 / commands(d));
+    let each = delta.of(|d| d.commands.busy as f64 / d.commands.number());
     // Others between them make commands no slower.
     let pace = delta.of(|d| commonest(&d.commands.cycles).map_or(0.0, Moments::mean));
     if !each.rose(SURELY_SLOWER) || !pace.rose(SLOWER) {
@@ -331,11 +331,11 @@ const LIKE_ROOT: f64 = 1.2;
 fn equal_classes(delta: &Delta<'_>) -> Vec<Equal> {
     let runs = || delta.fast.runs.iter().chain(&delta.slow.runs);
     let known: BTreeSet<Class> = runs().flat_map(|run| run.commands.within.keys().copied()).collect();
-    let size = delta.of(|d| (d.commands.sizes[0].sum() + d.commands.sizes[1].sum()) / commands(d));
-    let mix = delta.of(|d| d.commands.issued[1] as f64 / commands(d));
-    let seeks = delta.of(|d| d.commands.seeks as f64 / commands(d));
+    let size = delta.of(|d| (d.commands.sizes[0].sum() + d.commands.sizes[1].sum()) / d.commands.number());
+    let mix = delta.of(|d| d.commands.issued[1] as f64 / d.commands.number());
+    let seeks = delta.of(|d| d.commands.seek_share());
     let alike = like(&size, ALIKE) && mix.difference().abs() < SHARE && seeks.difference().abs() < SHARE;
-    let per = delta.per_operation(commands);
+    let per = delta.per_operation(|d| d.commands.number());
     let writes_alike = alike && like(&per, ALIKE);
     // Where an arm moves, the moments and the order in which a scheduler sends commands decide how far it goes.
     let timed = delta.other_scheduler() && has_arm(delta);
@@ -365,10 +365,6 @@ fn equal_classes(delta: &Delta<'_>) -> Vec<Equal> {
         });
     }
     classes
-}
-
-fn commands(d: &Digest) -> f64 {
-    (d.commands.issued[0] + d.commands.issued[1]).max(1) as f64
 }
 
 /// Mean time of a command with the classes weighed alike in every run.

@@ -55,22 +55,24 @@ const MOSTLY: f64 = 0.5;
 /// Time that a read may need besides its bytes, ns: without a moving head, and for a turn of a slow disk.
 const WAY: f64 = 2e6;
 const TURN: f64 = 11e6;
-/// Rate, bytes a second, below which no sound disk reads on; the usual one, and of the slowest and the fastest.
+/// Rate, bytes a second, below which no sound disk with an arm reads on; the usual one, and those of the slowest disk
+/// without an arm and of the fastest.
 const SLOWEST: f64 = 20e6;
 const USUAL: f64 = 100e6;
 const SOUND: Range<f64> = 40e6..250e6;
 
-/// Large reads that go on where others ended, or large writes, that keep the device busy at a rate that no sound disk
-/// has.
+/// Large reads, which go on where others ended if the disk has an arm, or large writes, that keep the device busy at a
+/// rate that no sound disk has.
 fn slow_medium(facts: &Facts<'_>, way: usize) -> Option<Cost> {
     let (sectors, nr) = own(facts, way);
     let commands = &facts.digest.commands;
     let busy = commands.own_busy[way] as f64;
     let bytes = nr * sectors * SECTOR_BYTES as f64;
-    let besides = if facts.turns()? { TURN } else { WAY };
-    let slow = bytes * 1e9 <= SLOWEST * (busy - besides * nr);
+    let turns = facts.turns()?;
+    let (slowest, besides) = if turns { (SLOWEST, TURN) } else { (SOUND.start, WAY) };
+    let slow = bytes * 1e9 <= slowest * (busy - besides * nr);
     let alone = if way == 0 {
-        let [next, all] = reads_of(facts, |class| class.place == Place::Next);
+        let [next, all] = reads_of(facts, |class| !turns || class.place == Place::Next);
         keeps_busy(facts) && next >= MOSTLY * all
     } else {
         facts.others.is_empty() && commands.issued[0] as f64 <= nr && busy >= MOSTLY * facts.whole_ns
@@ -83,7 +85,7 @@ fn slow_medium(facts: &Facts<'_>, way: usize) -> Option<Cost> {
     let with = |sound: f64| waits * (1.0 - rate / sound);
     let saved = Saved::of(with(USUAL), with(SOUND.start), with(SOUND.end));
     let does = ["gives", "takes"][way];
-    let what = ["to large reads that go on where others ended", "of large writes"][way];
+    let what = ["to large reads", "of large writes"][way];
     let [rate_of, size_of, time_of] = [
         ["bytes a second while it reads", "mean size of a read", "time that the device reads"],
         ["bytes a second while it writes", "mean size of a write", "time that the device writes"],
@@ -128,6 +130,17 @@ mod tests {
         })
     }
 
+    /// The same on a disk with an arm, and on one without that is busy for half of the time, ns.
+    fn turning(a: &mut Alone, busy: f64) {
+        a.set("sda", "rotational", "1");
+        a.requests(0, 100, 256, busy);
+    }
+
+    fn of_half(a: &mut Alone, way: usize, busy: f64) {
+        a.digest.elapsed.0 = 1_000_000_000;
+        a.requests(way, 100, 256, busy);
+    }
+
     #[test]
     fn costs_of_a_slow_medium() {
         // 1 - sqrt(0.238) of 1.25 s are 0.4 of 1.6 s.
@@ -139,6 +152,7 @@ mod tests {
         let away: fn(&mut Alone, f64) = |a, nr| {
             let class = Class { place: Place::Far, ..Class::default() };
             a.digest.commands.classes.insert(class, spread(nr as u64, 1.25e7));
+            turning(a, 2e9);
         };
         let edges: &[AloneEdge] = &[
             ("ENOUGH", |a, x| a.requests(0, x as u64, 512, 1.25e9), 16.0, 15.0),
@@ -147,8 +161,9 @@ mod tests {
             ("IN_VAIN", wasted, 611.0, 609.0),
             ("OTHERS", |a, x| a.others = vec![("cp".to_owned(), x as u64)], 25.0, 26.0),
             ("MOSTLY", away, 100.0, 101.0),
-            ("SLOWEST", |a, x| a.requests(0, 100, 256, x), 8.554e8, 8.553e8),
-            ("WAY", |a, x| a.requests(0, 100, 256, x), 8.554e8, 8.553e8),
+            ("SLOWEST", |a, x| turning(a, x), 1.756e9, 1.755e9),
+            ("WAY", |a, x| of_half(a, 0, x), 5.277e8, 5.276e8),
+            ("SOUND", |a, x| of_half(a, 0, x), 5.277e8, 5.276e8),
             ("TURN", |a, x| a.set("sda", "rotational", &x.to_string()), 0.0, 1.0),
         ];
         hold_cost(&RULE, slow, (69.9, 0.8), edges);
@@ -165,7 +180,7 @@ mod tests {
             ("MOSTLY", |a, x| a.digest.elapsed.0 = x as u64, 2_500_000_000.0, 2_500_000_001.0),
             ("others", |a, x| a.others = vec![("cp".to_owned(), 1); x as usize], 0.0, 1.0),
             ("reads", |a, x| a.digest.commands.issued[0] = x as u64, 100.0, 101.0),
-            ("SLOWEST", |a, x| a.requests(1, 100, 256, x), 8.554e8, 8.553e8),
+            ("SOUND", |a, x| of_half(a, 1, x), 5.277e8, 5.276e8),
             ("TURN", |a, x| a.set("sda", "rotational", &x.to_string()), 0.0, 1.0),
         ];
         hold_cost(&RULE, || medium(1), (69.9, 0.8), edges);

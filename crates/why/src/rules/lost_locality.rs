@@ -9,7 +9,7 @@ use super::instead::{self, Saved, kinds, own};
 use super::{Figure, Match, Rule, Switch, grade, metadata_reads};
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::scattered::Scattered;
-use crate::digest::{Digest, Layer, WAITS, Ways};
+use crate::digest::{Layer, WAITS, Ways};
 use iowhy_stack::units::SECTOR_BYTES;
 
 pub(super) const RULE: Rule = Rule {
@@ -68,24 +68,20 @@ const LONGER: f64 = 1.02;
 /// Ratios of mean root distances, half sure and sure.
 const GRADE: (f64, f64) = (1.1, 1.6);
 
-fn commands(d: &Digest) -> f64 {
-    (d.commands.issued[0] + d.commands.issued[1]).max(1) as f64
-}
-
 fn find(delta: &Delta<'_>) -> Option<Match> {
     // Those seeks are none of the order's.
     if (metadata_reads::RULE.find)(delta).is_some() {
         return None;
     }
-    let size = delta.of(|d| (d.commands.sectors[0] + d.commands.sectors[1]) as f64 / commands(d));
-    let nr = delta.per_operation(commands);
+    let size = delta.of(|d| (d.commands.sectors[0] + d.commands.sectors[1]) as f64 / d.commands.number());
+    let nr = delta.per_operation(|d| d.commands.number());
     if !EQUAL.contains(&size.ratio()) || !EQUAL.contains(&nr.ratio()) {
         return None;
     }
-    let mut seeks = delta.of(|d| d.commands.seeks as f64 / commands(d));
-    let mut root = delta.of(|d| d.commands.within.values().map(|w| w.root_distance).sum::<f64>() / commands(d));
-    let mut distance = delta.of(|d| d.commands.distance / commands(d) * 512.0);
-    let choices = delta.of(|d| d.commands.choices as f64 / commands(d));
+    let mut seeks = delta.of(|d| d.commands.seek_share());
+    let mut root = delta.of(|d| d.commands.within.values().map(|w| w.root_distance).sum::<f64>() / d.commands.number());
+    let mut distance = delta.of(|d| d.commands.distance / d.commands.number() * 512.0);
+    let choices = delta.of(|d| d.commands.choices as f64 / d.commands.number());
     let next_up = delta.of(|d| d.commands.next_up as f64 / d.commands.choices.max(1) as f64);
     let chosen = choices.slow > CHOICES && choices.fast > CHOICES;
     let disordered = chosen && next_up.fell_by(DISORDER) && root.rose(FARTHER_DISORDERED);
@@ -94,7 +90,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     };
     let mut mixed = is_mixed(&seeks, &root);
     // A drive that queues mixes the streams that it is given at once: it takes commands in the order of their ends.
-    let ended = |of: fn(&Ways) -> f64| delta.of(|d| of(&d.commands.ended) / commands(d));
+    let ended = |of: fn(&Ways) -> f64| delta.of(|d| of(&d.commands.ended) / d.commands.number());
     let of_ends = [ended(|of| of.elsewhere as f64), ended(|of| of.root_distance), ended(|of| of.distance * 512.0)];
     if !mixed && is_mixed(&of_ends[0], &of_ends[1]) && has_arm(delta) {
         ([seeks, root, distance], mixed) = (of_ends, true);
@@ -105,7 +101,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         && seeks.ratio() > SEEKS_KEPT
         && delta.of(|d| d.workload.regions as f64).ratio() < REGIONS;
     // Where seeks cost nothing their number is nobody's concern: the device has to be slower for it.
-    let took = delta.of(|d| d.commands.busy as f64 / commands(d));
+    let took = delta.of(|d| d.commands.busy as f64 / d.commands.number());
     if !(disordered || mixed || farther) || !took.rose(LONGER) {
         return None;
     }
@@ -168,7 +164,7 @@ fn unsorted(facts: &Facts<'_>) -> Option<Cost> {
     let waits = facts.of_kinds(kinds(0), &WAITS);
     let (late, least, claim, setting) = match facts.of_disk("scheduler")? {
         "none" => {
-            let late = commands.late_tags[0] as f64 / commands.issued[0].max(1) as f64;
+            let [late, _] = commands.late_shares();
             let claim = format!("scheduler=none: {:.0} % of the reads wait", 100.0 * late);
             (late, LATE, claim, "scheduler=mq-deadline".to_owned())
         }
@@ -185,7 +181,7 @@ fn unsorted(facts: &Facts<'_>) -> Option<Cost> {
         }
         _ => return None,
     };
-    let moves = commands.seeks as f64 / commands.issued.iter().sum::<u64>().max(1) as f64;
+    let moves = commands.seek_share();
     // One reader in order has nothing to sort, whatever waits for its read-ahead.
     let several = facts.digest.workload.scattered.readers > 1;
     let in_order = facts.streams >= STREAMS && !several;
@@ -214,7 +210,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 fn jumps(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
     let (size, nr) = own(facts, 0);
-    let moves = d.commands.seeks as f64 / d.commands.issued.iter().sum::<u64>().max(1) as f64;
+    let moves = d.commands.seek_share();
     // Calls on pipes are at once with those of the one task that reads.
     let several = d.workload.concurrency > 1 && d.workload.scattered.readers > 1;
     let turns = facts.streams >= STREAMS && several && moves >= MOVES;

@@ -71,7 +71,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 }
 
 /// Reads of metadata that a device of any kind makes felt, if they bring little each, bytes.
-const MANY: u64 = 1000;
+const MANY: u64 = 500;
 const LITTLE: f64 = 8192.0;
 
 /// Inodes and folders that come one by one, many or from a slow device: what is kept of them needs no device.
@@ -238,7 +238,7 @@ mod tests {
             })
         };
         let edges: &[AloneEdge] = &[
-            ("MANY", |a, x| a.digest.commands.meta[0] = x as u64, 1000.0, 999.0),
+            ("MANY", |a, x| a.digest.commands.meta[0] = x as u64, 500.0, 499.0),
             ("LITTLE", |a, x| a.requests(0, 1000, x as u64, 6e5), 16.0, 17.0),
         ];
         hold_cost(&RULE, many, (60.0, 0.8), edges);

@@ -103,7 +103,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     // BFQ then gives the device the next request when the one before it is done.
     let strict = facts.of_disk("scheduler") == Some("bfq") && facts.of_disk("iosched/strict_guarantees") == Some("1");
     let commands = &facts.digest.commands;
-    let [late, late_writes] = [0, 1].map(|way| commands.late_tags[way] as f64 / commands.issued[way].max(1) as f64);
+    let [late, late_writes] = commands.late_shares();
     let below = |key: &str| facts.number_of_disk(key).filter(|limit| *limit < FEW);
     // mq-deadline keeps writes out beyond it, however many requests are free.
     let of_writes = below("iosched/async_depth").filter(|_| late_writes >= LATE && late < LATE);
