@@ -3,7 +3,7 @@ use super::*;
 fn tried(key: &'static str, more: usize, obtained_pct: f64, low: f64) -> Tried {
     let settings = std::iter::repeat_n((key, "1".to_owned()), 1 + more).collect();
     let obtained = Saving { pct: obtained_pct, ci_pct: [low, 2.0 * obtained_pct - low] };
-    Tried { obtained, least_pct: low, ..Tried::new(settings, Origin::Twin, None) }
+    Tried { obtained, believed_pct: obtained_pct, least_pct: low, ..Tried::new(settings, Origin::Twin, None) }
 }
 
 #[test]
@@ -55,5 +55,23 @@ fn what_the_twin_sees_in_nearly_all_draws_or_a_rule_is_expected() {
     ];
     for (origin, predicted, expected) in cases {
         assert_eq!(Tried::new(Vec::new(), *origin, *predicted).is_expected(), *expected, "{origin:?} {predicted:?}");
+    }
+}
+
+#[test]
+fn a_prediction_counts_as_one_more_measurement() {
+    // Predicted, obtained, half of its interval; believed, and what it surely is.
+    for (predicted, obtained, half, expected) in [
+        (Some(30.0), 20.0, TWIN_HALF, [25.0, 25.0 - TWIN_HALF / 2.0_f64.sqrt()]),
+        (Some(30.0), -9.0, 1e-9, [-9.0, -9.0]),
+        (None, 20.0, 5.0, [20.0, 20.0 - 20.0]),
+        (Some(30.0), 20.0, f64::INFINITY, [20.0, 20.0 - 20.0]),
+    ] {
+        let predicted = predicted.map(|pct| Saving { pct, ci_pct: [pct - 1.0, pct + 1.0] });
+        let tried = Tried::new(Vec::new(), Origin::Twin, predicted);
+        let found = tried.judged(Saving { pct: obtained, ci_pct: [obtained - 20.0, obtained + 20.0] }, half);
+        for (found, expected) in [found.believed_pct, found.least_pct].iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-6, "{predicted:?} and {obtained}: {found}");
+        }
     }
 }

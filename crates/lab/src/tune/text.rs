@@ -5,7 +5,7 @@ use std::fmt::Write;
 use iowhy_compare::text::Style;
 use iowhy_text::{count, shown};
 
-use super::{Origin, Saving, Tuned, keep};
+use super::{LEVEL_PREDICTED, Origin, Saving, Tuned, keep};
 use crate::why::text::paragraph;
 
 /// Longest settings within a line, and longest name of a job.
@@ -22,8 +22,16 @@ pub fn sentence(tuned: &Tuned) -> String {
         let predicted = of.predicted.as_ref();
         let predicted =
             predicted.map_or(String::new(), |of| format!("; the twin predicted {:.0} % {}", of.pct, interval(of)));
+        // Else its own interval would speak against it.
+        let why = match of.obtained.ci_pct[0] > 0.0 {
+            true => String::new(),
+            false => {
+                format!("; with the saving that was expected, its {:.0} % interval is above 0", 100.0 * LEVEL_PREDICTED)
+            }
+        };
         let settings = super::shown(&of.settings);
-        return format!("{settings} saves {:.0} % {} of the time{predicted}.", of.obtained.pct, interval(&of.obtained));
+        let saved = format!("{:.0} % {}", of.obtained.pct, interval(&of.obtained));
+        return format!("{settings} saves {saved} of the time{predicted}{why}.");
     }
     if let Some(of) = tuned.undecided() {
         return format!(

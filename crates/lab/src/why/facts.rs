@@ -124,7 +124,7 @@ pub struct Facts {
     pub devices: Vec<Device>,
     pub modes: Vec<Mode>,
     pub onset: Option<Onset>,
-    pub sleeps: cost::Sleeps,
+    pub sleeps: Vec<cost::Sleeps>,
     /// Share of the reads that go on where another one on their file ended.
     pub streams: f64,
     /// Share of the reads that come on an open file behind another task's, at another place.
@@ -253,7 +253,7 @@ impl Facts {
             settings: &self.settings,
             lacks: &self.lacks,
             whole_ns: self.whole_ns,
-            sleeps: self.sleeps,
+            sleeps: &self.sleeps,
             streams: self.streams,
             taken: self.taken,
             others: self.devices.first().map_or(&[], |device| &device.others),
@@ -282,7 +282,7 @@ fn diluted(processes: &[Doer], whole_ns: f64) -> Option<(String, Vec<u32>)> {
     Some(((*name).to_owned(), pids.clone()))
 }
 
-/// Who wakes the task that others wake from the longest sleeps, if these are most of the time.
+/// The one that wakes the task which others wake from the longest sleeps, if these are most of the time.
 fn server(trace: &Trace, tree: &BTreeSet<u32>, length_ns: u64) -> Option<Server> {
     const MOSTLY: f64 = 50.0;
     let mut asleep: BTreeMap<u32, Nanos> = BTreeMap::new();
@@ -340,19 +340,29 @@ fn others(trace: &Trace, tree: &BTreeSet<u32>) -> BTreeMap<(Dev, String), u64> {
     found
 }
 
-/// Sleeps that the workload's tasks asked for. A wait for descriptors that its time ends is one if the task has made
-/// calls since the last: rates are limited so, and servers without work wait so, too.
-fn sleeps(trace: &Trace, joined: &Joined) -> cost::Sleeps {
+/// Sleeps that the workload's tasks asked for, by process. A wait for descriptors that its time ends is one if the
+/// process has made calls since the last: rates are limited so, and servers without work wait so, too.
+fn sleeps(trace: &Trace, joined: &Joined) -> Vec<cost::Sleeps> {
+    const CLONE_THREAD: u64 = 0x1_0000;
     let own = |pid: u32| joined.tree.as_ref().is_none_or(|tree| tree.contains(&pid));
-    let (mut open, mut at_work, mut times) = (BTreeMap::new(), BTreeSet::new(), 0);
-    let mut asleep: BTreeMap<u32, f64> = BTreeMap::new();
+    // By thread; those from before the recording count as processes.
+    let mut process: BTreeMap<u32, u32> = BTreeMap::new();
+    let (mut open, mut at_work) = (BTreeMap::new(), BTreeSet::new());
+    let mut asleep: BTreeMap<u32, (u64, f64)> = BTreeMap::new();
     for record in trace.records.iter().filter(|record| own(record.pid)) {
+        let of = process.get(&record.pid).copied().unwrap_or(record.pid);
         let Seen::Other { name, fields } = &record.seen else {
             if let Seen::CallStart { .. } = record.seen {
-                at_work.insert(record.pid);
+                at_work.insert(of);
             }
             continue;
         };
+        let number = |name: &str| field(fields, name)?.parse::<u64>().ok();
+        if name == "task:task_newtask"
+            && let Some(new) = number("pid").filter(|_| number("clone_flags").is_some_and(|of| of & CLONE_THREAD != 0))
+        {
+            process.insert(new as u32, of);
+        }
         let Some((way, call)) = name.strip_prefix("syscalls:sys_").and_then(|name| name.split_once('_')) else {
             continue;
         };
@@ -363,15 +373,25 @@ fn sleeps(trace: &Trace, joined: &Joined) -> cost::Sleeps {
         if way == "enter" {
             open.insert(record.pid, record.at);
         } else if let Some(since) = open.remove(&record.pid)
-            && (!waits || field(fields, "ret") == Some("0") && at_work.remove(&record.pid))
+            && (!waits || field(fields, "ret") == Some("0") && at_work.remove(&of))
         {
-            times += 1;
-            *asleep.entry(record.pid).or_default() += record.at.saturating_sub(since).0 as f64;
+            let (times, ns) = asleep.entry(record.pid).or_default();
+            *times += 1;
+            *ns += record.at.saturating_sub(since).0 as f64;
         }
     }
-    let moved = joined.calls.iter().filter(|call| asleep.contains_key(&call.pid)).map(|call| call.moved());
-    let longest_ns = asleep.values().copied().fold(0.0, f64::max);
-    cost::Sleeps { times, ns: asleep.values().sum(), longest_ns, moved: moved.sum() }
+    let of = |pid: u32| process.get(&pid).copied().unwrap_or(pid);
+    let mut found: BTreeMap<u32, cost::Sleeps> = BTreeMap::new();
+    for (pid, (times, ns)) in asleep {
+        let sum = found.entry(of(pid)).or_default();
+        (sum.times, sum.ns, sum.longest_ns) = (sum.times + times, sum.ns + ns, sum.longest_ns.max(ns));
+    }
+    for call in &joined.calls {
+        if let Some(sum) = found.get_mut(&of(call.pid)) {
+            sum.moved += call.moved();
+        }
+    }
+    found.into_values().collect()
 }
 
 /// Share of the reads that begin where one of the last ones on their file ended, or are larger than a usual window and

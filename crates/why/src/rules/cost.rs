@@ -30,14 +30,14 @@ pub(super) const TRIPS: [Layer; 4] = [Layer::Plug, Layer::Elevator, Layer::Devic
 /// The least and the most of a cost, as parts of it.
 pub type Bounds = [f64; 2];
 
-/// Sleeps that tasks asked for.
+/// Sleeps that the tasks of a process asked for.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct Sleeps {
     pub times: u64,
     /// All of them, and those of the task that sleeps longest.
     pub ns: f64,
     pub longest_ns: f64,
-    /// Bytes that these tasks move by calls.
+    /// Bytes that the process moves by calls.
     pub moved: u64,
 }
 
@@ -50,8 +50,8 @@ pub struct Facts<'a> {
     pub lacks: &'a [Need],
     /// The time that a mechanism can have a part of, ns by the clock: the whole run of a command, else that of calls.
     pub whole_ns: f64,
-    /// Sleeps that the program asked for.
-    pub sleeps: Sleeps,
+    /// Sleeps that the programs asked for, by process.
+    pub sleeps: &'a [Sleeps],
     /// Share of the reads that go on where another one on their file ended.
     pub streams: f64,
     /// Share of the reads that come on an open file behind another task's, at another place.
@@ -125,6 +125,11 @@ impl Facts<'_> {
     /// Time by the clock in some layers of any call, ns.
     pub fn in_layers(&self, layers: &[Layer]) -> f64 {
         layers.iter().map(|layer| self.digest.time.of(*layer)).sum::<f64>() / self.slots()
+    }
+
+    /// Time that tasks asked to sleep, each for itself, ns.
+    pub fn asleep(&self) -> f64 {
+        self.sleeps.iter().map(|of| of.ns).sum()
     }
 
     /// The same of some kinds of calls.
@@ -261,11 +266,11 @@ mod tests {
     fn a_cost_is_a_tenth_of_the_time_and_never_almost_certain() {
         let sleeps = || {
             Alone::of(|a| {
-                a.sleeps = Sleeps { times: 10, ns: 5e5, moved: 1 << 20, ..Sleeps::default() };
+                a.sleeps = vec![Sleeps { times: 10, ns: 5e5, moved: 1 << 20, ..Sleeps::default() }];
                 a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
             })
         };
-        let edges: &[AloneEdge] = &[("LEAST", |a, x| a.sleeps.ns = x, 100_000.0, 99_999.0)];
+        let edges: &[AloneEdge] = &[("LEAST", |a, x| a.sleeps[0].ns = x, 100_000.0, 99_999.0)];
         hold_cost(&program_pauses::RULE, sleeps, (50.0, 0.85), edges);
         let words = [
             ("MOST_SURE", MOST_SURE, "likely"),

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::cost::{Cost, Facts, SEEN};
+use super::cost::{Cost, Facts, Paced, SEEN};
 use super::device::{Kind, found};
 use super::device_latency::keeps_busy;
 use super::instead::{Saved, kinds, own, reads_of};
 use super::{Match, Rule, Switch, paced, reads};
 use crate::delta::{Delta, Unit};
-use crate::digest::{Place, WAITS};
+use crate::digest::{Load, Place, WAITS};
 use iowhy_stack::units::SECTOR_BYTES;
 
 pub(super) const RULE: Rule = Rule {
@@ -55,25 +55,33 @@ const MOSTLY: f64 = 0.5;
 /// Time that a read may need besides its bytes, ns: without a moving head, and for a turn of a slow disk.
 const WAY: f64 = 2e6;
 const TURN: f64 = 11e6;
-/// Rate, bytes a second, below which no sound disk with an arm reads on; the usual one, and those of the slowest disk
-/// without an arm and of the fastest.
+/// Rate, bytes a second, below which no sound disk reads on; the usual one, and those of the slowest disk that queues
+/// and of the fastest.
 const SLOWEST: f64 = 20e6;
 const USUAL: f64 = 100e6;
 const SOUND: Range<f64> = 40e6..250e6;
+/// Requests at once on a disk without an arm, from which on time goes by bytes: one alone may wait for a long way, or
+/// for a device that wakes up.
+const QUEUED: f64 = 1.5;
 
-/// Large reads, which go on where others ended if the disk has an arm, or large writes, that keep the device busy at a
-/// rate that no sound disk has.
+/// Large reads, which go on where others ended unless the disk queues them, or large writes, that keep the device busy
+/// at a rate that no sound disk has.
 fn slow_medium(facts: &Facts<'_>, way: usize) -> Option<Cost> {
     let (sectors, nr) = own(facts, way);
     let commands = &facts.digest.commands;
     let busy = commands.own_busy[way] as f64;
     let bytes = nr * sectors * SECTOR_BYTES as f64;
     let turns = facts.turns()?;
-    let (slowest, besides) = if turns { (SLOWEST, TURN) } else { (SOUND.start, WAY) };
+    let queues = !turns && commands.at_once() >= QUEUED;
+    let (slowest, besides) = (if queues { SOUND.start } else { SLOWEST }, if turns { TURN } else { WAY });
     let slow = bytes * 1e9 <= slowest * (busy - besides * nr);
     let alone = if way == 0 {
-        let [next, all] = reads_of(facts, |class| !turns || class.place == Place::Next);
-        keeps_busy(facts) && next >= MOSTLY * all
+        let [next, all] = reads_of(facts, |class| queues || class.place == Place::Next);
+        // What finds the device at rest may wake it up, unless as much without pauses takes as long.
+        let [rested, _] = reads_of(facts, |class| class.load == Load::Rested);
+        let slow = |it: Paced| f64::from(Paced::LARGE) * SECTOR_BYTES as f64 * 1e9 <= slowest * it.at_once[1];
+        let wakes = rested > MOSTLY * all && !facts.paced.is_some_and(slow);
+        keeps_busy(facts) && next >= MOSTLY * all && !wakes
     } else {
         facts.others.is_empty() && commands.issued[0] as f64 <= nr && busy >= MOSTLY * facts.whole_ns
     };
@@ -119,6 +127,7 @@ mod tests {
             a.set("sda", "rotational", "0");
             a.digest.elapsed = iowhy_stack::units::Nanos(1_600_000_000);
             a.requests(way, 100, 256, 1.25e9);
+            a.digest.commands.busy = 1_250_000_000;
         })
     }
 
@@ -130,14 +139,18 @@ mod tests {
         })
     }
 
-    /// The same on a disk with an arm, and on one without that is busy for half of the time, ns.
-    fn turning(a: &mut Alone, busy: f64) {
-        a.set("sda", "rotational", "1");
+    /// Requests, `depth` of them at once.
+    fn queued(a: &mut Alone, busy: f64, depth: f64) {
         a.requests(0, 100, 256, busy);
+        a.digest.commands.busy = busy as u64;
+        let class = Class { place: Place::Far, ..Class::default() };
+        a.digest.commands.classes = [(class, spread(100, depth * busy / 100.0))].into();
     }
 
+    /// The same that keep the device busy for half of the time.
     fn of_half(a: &mut Alone, way: usize, busy: f64) {
         a.digest.elapsed.0 = 1_000_000_000;
+        queued(a, busy, 2.0);
         a.requests(way, 100, 256, busy);
     }
 
@@ -152,7 +165,7 @@ mod tests {
         let away: fn(&mut Alone, f64) = |a, nr| {
             let class = Class { place: Place::Far, ..Class::default() };
             a.digest.commands.classes.insert(class, spread(nr as u64, 1.25e7));
-            turning(a, 2e9);
+            a.digest.commands.busy = 2_500_000_000;
         };
         let edges: &[AloneEdge] = &[
             ("ENOUGH", |a, x| a.requests(0, x as u64, 512, 1.25e9), 16.0, 15.0),
@@ -161,9 +174,10 @@ mod tests {
             ("IN_VAIN", wasted, 611.0, 609.0),
             ("OTHERS", |a, x| a.others = vec![("cp".to_owned(), x as u64)], 25.0, 26.0),
             ("MOSTLY", away, 100.0, 101.0),
-            ("SLOWEST", |a, x| turning(a, x), 1.756e9, 1.755e9),
-            ("WAY", |a, x| of_half(a, 0, x), 5.277e8, 5.276e8),
+            ("SLOWEST", |a, x| a.requests(0, 100, 256, x), 8.554e8, 8.553e8),
+            ("WAY", |a, x| a.requests(0, 100, 256, x), 8.554e8, 8.553e8),
             ("SOUND", |a, x| of_half(a, 0, x), 5.277e8, 5.276e8),
+            ("QUEUED", |a, x| queued(a, 8e8, x), 1.5, 1.499),
             ("TURN", |a, x| a.set("sda", "rotational", &x.to_string()), 0.0, 1.0),
         ];
         hold_cost(&RULE, slow, (69.9, 0.8), edges);

@@ -47,8 +47,8 @@ const LEAST: f64 = 0.3;
 
 /// Small reads, sectors: with more bytes a slow link is as likely as a long way.
 const SMALL: f64 = 64.0;
-/// Sum of their times for each ns that the device has one: they come one by one.
-const LONE: f64 = 1.2;
+/// Requests at the device at once, up to which their times are shared out among them: more make a queue.
+const FEW: f64 = 2.0;
 /// Part of the time that has to be spent so: a device that is asked seldom may have been asleep.
 const BUSY: f64 = 0.5;
 /// Part of the requests that may be others'.
@@ -102,7 +102,7 @@ pub(super) fn keeps_busy(facts: &Facts<'_>) -> bool {
     others as f64 <= OTHERS * nr && facts.digest.commands.own_busy[0] as f64 >= BUSY * facts.whole_ns
 }
 
-/// Small reads, one by one, each of which takes longer than any sound device of this kind does.
+/// Small reads, one by one or nearly so, each of which takes longer than any sound device of this kind does.
 pub(super) fn far(facts: &Facts<'_>) -> Option<Cost> {
     let (sectors, nr) = own(facts, 0);
     let (limit, usual, sound) = match facts.turns()? {
@@ -112,27 +112,27 @@ pub(super) fn far(facts: &Facts<'_>) -> Option<Cost> {
     let busy = facts.digest.commands.own_busy[0] as f64;
     let sum: f64 = times(facts, 0).map(Spread::sum).sum();
     // Writes of its own at the device make a read wait there, too.
-    let crowded = facts.digest.commands.at_once() > LONE;
+    let depth = (sum / busy).max(facts.digest.commands.at_once()).max(1.0);
     // One that finds the device at rest may wake it up, unless one behind another takes as long.
     let [rested, all] = reads_of(facts, |class| class.load == Load::Rested);
     if rested > MOSTLY * all && facts.paced.is_none_or(|it| it.at_once[0] < limit) {
         return None;
     }
-    let long: f64 = times(facts, 0).filter(|all| all.median() >= limit).map(Spread::sum).sum();
-    if nr < ENOUGH || sectors > SMALL || sum > LONE * busy || crowded || !keeps_busy(facts) || long < MOSTLY * sum {
+    let long: f64 = times(facts, 0).filter(|all| all.median() >= limit * depth).map(Spread::sum).sum();
+    if nr < ENOUGH || sectors > SMALL || depth > FEW || !keeps_busy(facts) || long < MOSTLY * sum {
         return None;
     }
     let (waits, each) = (facts.of_kinds(kinds(0), &WAITS), sum / nr);
-    let without = |lone: f64| waits * (1.0 - lone / each);
+    let without = |lone: f64| waits * (1.0 - lone * depth / each);
     let saved = Saved::of(without(usual), without(sound.end), without(sound.start));
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
         confidence: SEEN,
         claim: format!(
-            "reads of {sectors:.0} sectors, one by one, take {:.1} ms each at the device; {:.1} ms is usual",
+            "reads of {sectors:.0} sectors, {depth:.1} at once, take {:.1} ms each at the device; {:.1} ms is usual",
             each / 1e6,
-            usual / 1e6
+            usual * depth / 1e6
         ),
         setting: "a faster device, or more reads in flight (prefetch, threads)".to_owned(),
         evidence: vec![("time of a read at the device", each, Unit::Ns), ("reads", nr, Unit::Count)],
@@ -179,12 +179,20 @@ pub(super) mod tests {
         })
     }
 
+    /// Two at once.
+    fn of_two(a: &mut Alone, busy: f64) {
+        (a.digest.commands.own_busy[0], a.digest.commands.busy) = (busy as u64, busy as u64);
+        a.digest.time.ns[0][crate::digest::Layer::Device as usize] = busy;
+        a.digest.elapsed.0 = 1 + busy as u64;
+    }
+
     #[test]
     fn costs_of_the_way() {
         let edges: &[AloneEdge] = &[
             ("ENOUGH", |a, x| a.requests(0, x as u64, 8, 5e8), 16.0, 15.0),
             ("SMALL", |a, x| a.requests(0, 100, x as u64, 5e8), 64.0, 65.0),
-            ("LONE", |a, x| a.digest.commands.own_busy[0] = x as u64, 416_700_000.0, 416_600_000.0),
+            ("FEW", |a, x| (a.requests(0, 100, 8, 8e8), of_two(a, x)).1, 4e8, 3.99e8),
+            ("LONG, of two", |a, x| (a.requests(0, 100, 8, 2.0 * x), of_two(a, x)).1, 3e8, 1.9e8),
             ("BUSY", |a, x| a.digest.elapsed.0 = x as u64, 1_000_000_000.0, 1_000_000_001.0),
             ("OTHERS", |a, x| a.others = vec![("cp".to_owned(), x as u64)], 25.0, 26.0),
             ("LONG", |a, x| a.requests(0, 100, 8, x), 3e8, 1.7e8),
@@ -215,13 +223,13 @@ pub(super) mod tests {
         );
         hold_cost(&RULE, remote, (75.0, 0.8), &[after_pauses]);
         let crowded: AloneEdge = (
-            "LONE, with writes",
+            "FEW, with writes",
             |a, x| {
                 let writes = Class { write: true, ..Class::default() };
                 a.digest.commands.classes = [(Class::default(), spread(100, 5e6)), (writes, spread(1, x))].into();
             },
-            9e7,
-            1.1e8,
+            4.9e8,
+            5.1e8,
         );
         hold_cost(&RULE, remote, (75.0, 0.8), &[crowded]);
         let found = remote().ask(&RULE).expect("a cost");

@@ -107,7 +107,7 @@ pub(super) fn sure(rule: &Rule, base: fn() -> Pair, cases: &[Edge]) {
 #[derive(Default)]
 pub(super) struct Alone {
     pub(super) digest: Digest,
-    pub(super) sleeps: Sleeps,
+    pub(super) sleeps: Vec<Sleeps>,
     pub(super) streams: f64,
     pub(super) taken: f64,
     pub(super) others: Vec<(String, u64)>,
@@ -152,7 +152,7 @@ impl Alone {
             settings: &self.settings,
             lacks: &[],
             whole_ns: self.digest.elapsed.0 as f64,
-            sleeps: self.sleeps,
+            sleeps: &self.sleeps,
             streams: self.streams,
             taken: self.taken,
             others: &self.others,

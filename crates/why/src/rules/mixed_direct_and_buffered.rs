@@ -102,35 +102,44 @@ const LEAST: f64 = 0.5;
 const ENOUGH: u64 = 16;
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    let cache = &facts.digest.cache;
-    let clearing = cache.direct_cleared.iter().sum::<u64>();
+    let part = clearing(facts)?;
+    is_own(facts, part).then(|| {
+        let setting = "O_DIRECT in all calls on the file, or in none";
+        cleared(facts, part, "clear pages of buffered calls out of their range", setting)
+    })
+}
 
+/// Share of the direct calls that clear their range first, if these are many.
+pub(super) fn clearing(facts: &Facts<'_>) -> Option<f64> {
+    let clearing = facts.digest.cache.direct_cleared.iter().sum::<u64>();
     let part = share(clearing, direct(facts.digest));
+    (clearing >= ENOUGH && part > MANY).then_some(part)
+}
+
+/// The workload itself has put the pages there.
+pub(super) fn is_own(facts: &Facts<'_>, part: f64) -> bool {
+    let (cache, work) = (&facts.digest.cache, &facts.digest.workload);
     // Of pages that were there before only what was written into them is its own.
-    let buffered = facts.digest.workload.calls[1].saturating_sub(facts.digest.workload.direct[1]);
-    let dirtied = cache.direct_cleared[0].min(buffered);
-    let own = share(cache.direct_over_own.max(dirtied), direct(facts.digest));
-    if clearing < ENOUGH || part <= MANY || own <= OWN * part {
-        return None;
-    }
-    // Without O_DIRECT they find the pages there.
+    let dirtied = cache.direct_cleared[0].min(work.calls[1].saturating_sub(work.direct[1]));
+    share(cache.direct_over_own.max(dirtied), direct(facts.digest)) > OWN * part
+}
+
+/// The cost of it.
+pub(super) fn cleared(facts: &Facts<'_>, part: f64, does: &str, setting: &str) -> Cost {
+    let latency = &facts.digest.cache.direct_latency[0];
+    // Without O_DIRECT, or the others, they find nothing to do.
     let waits = facts.of_kinds(&[0, 1], &TRIPS);
-    let ns = cache.direct_latency[0].sum().min(waits);
-    Some(Cost {
-        ns,
+    Cost {
+        ns: latency.sum().min(waits),
         bounds: [LEAST, 1.0],
         confidence: MARKED,
-        claim: format!(
-            "{:.0} % of the direct calls first clear pages of buffered calls out of their range, {:.0} us each",
-            100.0 * part,
-            cache.direct_latency[0].mean() / 1e3
-        ),
-        setting: "O_DIRECT in all calls on the file, or in none".to_owned(),
+        claim: format!("{:.0} % of the direct calls first {does}, {:.0} us each", 100.0 * part, latency.mean() / 1e3),
+        setting: setting.to_owned(),
         evidence: vec![
             ("share of the direct calls that clear their range first", part, Unit::Share),
-            ("time of such a call", cache.direct_latency[0].mean(), Unit::Ns),
+            ("time of such a call", latency.mean(), Unit::Ns),
         ],
-    })
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::cost::{Bounds, Cost, Facts, Sleeps};
+use super::cost::{Bounds, Cost, Facts};
 use super::{Figure, Match, Rule, Switch, changed_job, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Digest, Layer, Spread};
@@ -91,8 +91,8 @@ const ASLEEP: (f64, u64) = (0.3, 5);
 /// Part of these sleeps with nothing else going on: who asks again and again for the end of another task sleeps while
 /// that one works.
 const IDLE: f64 = 0.7;
-/// Bytes that the sleeping tasks move, for each ns: with less to do they are paced by design, as a service, a monitor,
-/// or a script with sleep(1) in its loop.
+/// Bytes that a process moves for each ns of its sleeps: with less to do it is paced by design, as a service, a
+/// monitor, or sleep(1) in a script.
 const BUSY: f64 = 1e6 / 1e9;
 /// Confidence of the cost, and its bounds.
 const ALONE: (f64, Bounds) = (0.85, [0.9, 1.0]);
@@ -100,18 +100,19 @@ const ALONE: (f64, Bounds) = (0.85, [0.9, 1.0]);
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let stopped = facts.digest.wall.as_ref().map_or([(0.0, 0); 3], |wall| wall.stopped);
     let stands: f64 = stopped.iter().map(|(ns, _)| ns).sum();
-    if stands > facts.sleeps.ns {
+    if stands > facts.asleep() {
         return Some(from_outside(facts, stopped, stands));
     }
     let locked = facts.digest.wall.as_ref().map_or((0.0, 0), |wall| wall.locked);
-    if locked.0 > facts.sleeps.ns {
+    if locked.0 > facts.asleep() {
         return Some(for_locks(facts, locked));
     }
-    let Sleeps { times, ns: asleep, longest_ns, moved } = facts.sleeps;
+    let at_work = || facts.sleeps.iter().filter(|of| of.moved as f64 >= BUSY * of.ns);
+    let (times, asleep) = at_work().fold((0, 0.0), |sum, of| (sum.0 + of.times, sum.1 + of.ns));
+    let longest_ns = at_work().map(|of| of.longest_ns).fold(0.0, f64::max);
     let pauses = facts.in_layers(&[Layer::Pause]).min(asleep);
     let held = pauses >= ASLEEP.0 * facts.whole_ns && times >= ASLEEP.1 && pauses >= IDLE * longest_ns;
-    let idles = (moved as f64) < BUSY * asleep;
-    if idles || (times as f64) < PACED * facts.operations() && !held {
+    if times == 0 || (times as f64) < PACED * facts.operations() && !held {
         return None;
     }
     let (confidence, bounds) = ALONE;
@@ -263,38 +264,43 @@ mod tests {
     fn costs() {
         let sleeps = || {
             Alone::of(|a| {
-                a.sleeps = Sleeps { times: 10, ns: 5e5, moved: 10_000, ..Sleeps::default() };
+                a.sleeps = vec![Sleeps { times: 10, ns: 5e5, moved: 10_000, ..Sleeps::default() }];
                 a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
             })
         };
         fn of(a: &mut Alone, times: f64, ns: f64) {
             a.digest.latency[0] = spread(100, 1e4);
-            a.sleeps = Sleeps { times: times as u64, ns, longest_ns: ns, moved: 10_000 };
+            a.sleeps = vec![Sleeps { times: times as u64, ns, longest_ns: ns, moved: 10_000 }];
+        }
+        fn two(a: &mut Alone, moved: f64) {
+            a.sleeps.push(Sleeps { moved: moved as u64, ..a.sleeps[0] });
+            (a.sleeps[0].times, a.sleeps[0].moved) = (1000, 0);
         }
         let edges: &[AloneEdge] = &[
-            ("PACED", |a, x| a.sleeps.times = x as u64, 3.0, 2.0),
-            ("BUSY", |a, x| a.sleeps.moved = x as u64, 500.0, 499.0),
+            ("PACED", |a, x| a.sleeps[0].times = x as u64, 3.0, 2.0),
+            ("BUSY", |a, x| a.sleeps[0].moved = x as u64, 500.0, 499.0),
+            ("BUSY, of each process", two, 500.0, 499.0),
             ("ASLEEP, the time", |a, x| of(a, 10.0, x), 3e5, 2.99e5),
             ("ASLEEP, how often", |a, x| of(a, x, 5e5), 5.0, 4.0),
             ("IDLE", |a, x| of(a, 10.0, x), 8.5e5, 8.6e5),
-            ("others sleep, too", |a, x| (of(a, 10.0, 2e6), a.sleeps.longest_ns = x).1, 8.5e5, 8.6e5),
+            ("others sleep, too", |a, x| (of(a, 10.0, 2e6), a.sleeps[0].longest_ns = x).1, 8.5e5, 8.6e5),
         ];
         hold_cost(&RULE, sleeps, (50.0, 0.85), edges);
         for by in 0..=FROZEN {
             let stopped = || {
                 Alone::of(|a| {
-                    a.sleeps.ns = 1e5;
+                    a.sleeps = vec![Sleeps { ns: 1e5, ..Sleeps::default() }];
                     a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
                     let mut wall = Wall::default();
                     wall.stopped[by] = (4e5, 3);
                     a.digest.wall = Some(wall);
                 })
             };
-            hold_cost(&RULE, stopped, (40.0, 0.85), &[("stopped for longer", |a, x| a.sleeps.ns = x, 3.9e5, 4e5)]);
+            hold_cost(&RULE, stopped, (40.0, 0.85), &[("stopped for longer", |a, x| a.sleeps[0].ns = x, 3.9e5, 4e5)]);
         }
         let locked = || {
             Alone::of(|a| {
-                a.sleeps.ns = 1e5;
+                a.sleeps = vec![Sleeps { ns: 1e5, ..Sleeps::default() }];
                 a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
                 a.digest.wall = Some(Wall { locked: (4e5, 3), ..Wall::default() });
             })

@@ -147,7 +147,7 @@ fn served(facts: &Facts<'_>) -> Option<Cost> {
         return None;
     }
     // Each wait for it ends with one for a CPU, as that of the server's does.
-    let waits = facts.in_layers(&[Layer::Pause, Layer::Lock, Layer::Journal, Layer::Ready]) - facts.sleeps.ns;
+    let waits = facts.in_layers(&[Layer::Pause, Layer::Lock, Layer::Journal, Layer::Ready]) - facts.asleep();
     Some(Cost {
         ns: waits,
         bounds: PARTS,
@@ -283,7 +283,7 @@ mod tests {
         let served = || {
             Alone::of(|a| {
                 a.set("/mnt", "filesystem", "fuse.sshfs");
-                a.sleeps.ns = 1e5;
+                a.sleeps = vec![super::super::cost::Sleeps { ns: 1e5, ..Default::default() }];
                 a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
                 a.digest.time.ns[0][Layer::Lock as usize] = 1e5;
             })

@@ -5,7 +5,8 @@
 //! which these differ; the share is that price times how much more often the slow side pays it. Known limit: another
 //! reason for slower code of the slow side is in the price if all its runs and none of the fast side's have such pages.
 
-use super::{Figure, Match, Rule, grade};
+use super::cost::{Cost, Facts};
+use super::{Figure, Match, Rule, grade, mixed_direct_and_buffered as mixed};
 use crate::delta::{Contrast, Delta, Unit, mean, variance};
 use crate::digest::{Digest, Layer};
 
@@ -28,10 +29,10 @@ pub(super) const RULE: Rule = Rule {
              keep udev from probing the device while it is opened for writing, or use 3.4 and later.",
     refute: "With the pages dropped before the calls begin, calls take as long as before.",
     since: "Every kernel with direct I/O; far walks until 3.3, cheap ones until 4.19, next to nothing since.",
-    consequences: &["cpu-bound-submission", "invalidation-cost"],
+    consequences: &["cpu-bound-submission", "invalidation-cost", "calls-wait-in-submission"],
     switches: &[super::Switch::DropPages, super::Switch::Word("--iowhy_open_fix=serialise")],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Share of the calls that has to be over others' pages for a run to count as one that pays.
@@ -49,6 +50,21 @@ fn over_foreign(digest: &Digest) -> f64 {
 fn code(digest: &Digest) -> f64 {
     let ns = digest.time.of(Layer::Cpu) + digest.time.of(Layer::Lock);
     ns / f64::from(digest.time.slots.max(1)) / digest.operations().max(1) as f64
+}
+
+/// Someone without a name.
+const OUTSIDE: &str = "a process outside the workload";
+
+/// Others write into the file, or read it, through the page cache, again and again: direct calls find pages to clear.
+/// A recording of some tasks does not have the pages of others: those that are cleared and not its own are theirs.
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let part = mixed::clearing(facts)?;
+    if mixed::is_own(facts, part) {
+        return None;
+    }
+    let who = facts.others.first().map_or(OUTSIDE, |(name, _)| name.as_str());
+    let does = format!("write back or drop pages that {who} has put into the page cache");
+    Some(mixed::cleared(facts, part, &does, &format!("{who} elsewhere, with O_DIRECT, or at another time")))
 }
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
@@ -71,7 +87,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     for (name, n) in delta.slow.runs.iter().flat_map(|digest| &digest.foreign.names) {
         *names.entry(name.as_str()).or_default() += n;
     }
-    let who = names.iter().max_by_key(|(_, n)| **n).map_or("a process outside the workload", |(name, _)| *name);
+    let who = names.iter().max_by_key(|(_, n)| **n).map_or(OUTSIDE, |(name, _)| *name);
     let pages = delta.of(|digest| digest.foreign.pages as f64);
     let claim = format!(
         "{who} has put pages of the file into the page cache, and {:.0} % of the calls go round the cache over them: \
@@ -91,8 +107,21 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::{Layer, RULE};
+
+    #[test]
+    fn costs() {
+        let alone = || {
+            Alone::of(|a| {
+                (a.digest.workload.direct[0], a.digest.cache.direct_cleared[0]) = (100, 50);
+                a.digest.cache.direct_latency[0] = spread(50, 12_000.0);
+                a.digest.time.ns[0][Layer::Device as usize] = 8e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[("its own", |a, x| a.digest.cache.direct_over_own = x as u64, 25.0, 26.0)];
+        hold_cost(&RULE, alone, (60.0, 0.85), edges);
+    }
 
     /// 1000 operations, half of them over others' pages on the slow side, where each takes 5 % more CPU time.
     fn stale() -> Pair {
