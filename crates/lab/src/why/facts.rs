@@ -340,20 +340,24 @@ fn others(trace: &Trace, tree: &BTreeSet<u32>) -> BTreeMap<(Dev, String), u64> {
     found
 }
 
-/// Sleeps that the workload's tasks asked for, by process. A wait for descriptors that its time ends is one if the
-/// process has made calls since the last: rates are limited so, and servers without work wait so, too.
+/// Sleeps that the workload's tasks asked for, by process. A wait for descriptors that its time ends is one if the task
+/// has made calls since the last, or others of the process that it waits for shortly: rates are limited so, and servers
+/// without work wait so, too.
 fn sleeps(trace: &Trace, joined: &Joined) -> Vec<cost::Sleeps> {
     const CLONE_THREAD: u64 = 0x1_0000;
+    // With more time it is the turn of a service that looks after itself.
+    const SHORTLY: u64 = 50_000_000;
     let own = |pid: u32| joined.tree.as_ref().is_none_or(|tree| tree.contains(&pid));
     // By thread; those from before the recording count as processes.
     let mut process: BTreeMap<u32, u32> = BTreeMap::new();
-    let (mut open, mut at_work) = (BTreeMap::new(), BTreeSet::new());
+    let (mut open, mut at_work, mut others) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
     let mut asleep: BTreeMap<u32, (u64, f64)> = BTreeMap::new();
     for record in trace.records.iter().filter(|record| own(record.pid)) {
         let of = process.get(&record.pid).copied().unwrap_or(record.pid);
         let Seen::Other { name, fields } = &record.seen else {
             if let Seen::CallStart { .. } = record.seen {
-                at_work.insert(of);
+                at_work.insert(record.pid);
+                others.insert(of);
             }
             continue;
         };
@@ -372,12 +376,14 @@ fn sleeps(trace: &Trace, joined: &Joined) -> Vec<cost::Sleeps> {
         }
         if way == "enter" {
             open.insert(record.pid, record.at);
-        } else if let Some(since) = open.remove(&record.pid)
-            && (!waits || field(fields, "ret") == Some("0") && at_work.remove(&of))
-        {
-            let (times, ns) = asleep.entry(record.pid).or_default();
-            *times += 1;
-            *ns += record.at.saturating_sub(since).0 as f64;
+        } else if let Some(since) = open.remove(&record.pid) {
+            let slept = record.at.saturating_sub(since).0;
+            let mut limited = || at_work.remove(&record.pid) || slept < SHORTLY && others.remove(&of);
+            if !waits || field(fields, "ret") == Some("0") && limited() {
+                let (times, ns) = asleep.entry(record.pid).or_default();
+                *times += 1;
+                *ns += slept as f64;
+            }
         }
     }
     let of = |pid: u32| process.get(&pid).copied().unwrap_or(pid);

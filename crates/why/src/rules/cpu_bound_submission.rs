@@ -123,8 +123,8 @@ const MANY: u64 = 1000;
 const SMALL: f64 = 512.0;
 /// Bytes of a call whose cost is that of its bytes.
 const LARGE: f64 = 4096.0;
-/// Part of the time that the kernel's code for them has to have.
-const MUCH: f64 = 0.25;
+/// Part of the time that the kernel's code for them has to have: a log of small records takes a quarter of it.
+const MUCH: f64 = 0.35;
 
 /// The cost of small calls: the same bytes in fewer ones. The program has its own work for each of them, too, of which
 /// nobody knows how much would stay.
@@ -190,14 +190,14 @@ mod tests {
             ("MANY", |a, x| calls(a, x, 16.0), 1000.0, 999.0),
             ("SMALL", |a, x| calls(a, 2000.0, x), 512.0, 513.0),
             ("STREAMS", |a, x| a.streams = x, 0.8, 0.79),
-            ("MUCH", |a, x| a.digest.time.ns[0][CPU] = x, 2.5e5, 2.49e5),
+            ("MUCH", |a, x| a.digest.time.ns[0][CPU] = x, 3.5e5, 3.49e5),
         ];
         hold_cost(&RULE, small, (49.8, 0.8), edges);
         let piped = || Alone::of(|a| a.digest.workload.piped = Piped { calls: 2000, bytes: 32_000, ns: 5e5 });
-        let edges: &[AloneEdge] = &[("MUCH, piped", |a, x| a.digest.workload.piped.ns = x, 2.5e5, 2.49e5)];
+        let edges: &[AloneEdge] = &[("MUCH, piped", |a, x| a.digest.workload.piped.ns = x, 3.5e5, 3.49e5)];
         hold_cost(&RULE, piped, (49.8, 0.8), edges);
         let waits: fn(&mut Alone, f64) = |a, x| a.digest.time.ns[0][Layer::Device as usize] = x;
-        hold_cost(&RULE, piped, (49.8, 0.8), &[("waits of others", waits, 7.5e5, 7.51e5)]);
+        hold_cost(&RULE, piped, (49.8, 0.8), &[("waits of others", waits, 6.5e5, 6.51e5)]);
         let mut larger = small();
         calls(&mut larger, 2000.0, 512.0);
         let saves = larger.ask(&RULE).expect("a cost").saves_pct;

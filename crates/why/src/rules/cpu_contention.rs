@@ -88,9 +88,6 @@ const MUCH: f64 = 0.2;
 /// Confidence of the cost, and its bounds.
 const ALONE: (f64, Bounds) = (0.85, [0.5, 1.0]);
 
-/// Factor by which a workload that is served waits longer for other processes than for a CPU.
-const SERVED: f64 = 2.0;
-
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let wall = facts.digest.wall.as_ref()?;
     let ready = facts.in_layers(&[Layer::Ready]);
@@ -99,8 +96,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     if each < EACH || facts.counter("cpu_throttled_ns") > 0.0 || ready < MUCH * facts.whole_ns {
         return None;
     }
-    // The others on the CPUs are those that it waits for: a server of its own.
-    if facts.in_layers(&[Layer::Pause]) > SERVED * ready {
+    // It waits longer for other processes than for a CPU: those on the CPUs are a server of its own.
+    if facts.in_layers(&[Layer::Pause]) > ready {
         return None;
     }
     let most = wall.behind.iter().max_by(|a, b| a.1.total_cmp(b.1)).filter(|_| behind >= BEHIND);
@@ -197,7 +194,7 @@ mod tests {
             ("BEHIND", |a, x| of(a, 1e6, x), 0.5, 0.49),
             ("EACH", |a, x| of(a, x, 1.0), 1e5, 9.9e4),
             ("MUCH", |a, x| a.digest.time.ns[0][READY] = x, 2e8, 1.99e8),
-            ("SERVED", |a, x| a.digest.time.ns[3][Layer::Pause as usize] = x, 1e9, 1.01e9),
+            ("served", |a, x| a.digest.time.ns[3][Layer::Pause as usize] = x, 5e8, 5.01e8),
             ("a quota", |a, x| a.count("cpu_throttled_ns", x as u64), 0.0, 1.0),
         ];
         hold_cost(&RULE, contended, (50.0, 0.85), edges);
