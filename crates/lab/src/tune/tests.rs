@@ -64,8 +64,8 @@ fn a_prediction_counts_as_one_more_measurement() {
     for (predicted, obtained, half, expected) in [
         (Some(30.0), 20.0, TWIN_HALF, [25.0, 25.0 - TWIN_HALF / 2.0_f64.sqrt()]),
         (Some(30.0), -9.0, 1e-9, [-9.0, -9.0]),
-        (None, 20.0, 5.0, [20.0, 20.0 - 20.0]),
-        (Some(30.0), 20.0, f64::INFINITY, [20.0, 20.0 - 20.0]),
+        (None, 20.0, 5.0, [20.0, 0.0]),
+        (Some(30.0), 20.0, f64::INFINITY, [20.0, 0.0]),
     ] {
         let predicted = predicted.map(|pct| Saving { pct, ci_pct: [pct - 1.0, pct + 1.0] });
         let tried = Tried::new(Vec::new(), Origin::Twin, predicted);

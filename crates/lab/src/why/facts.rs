@@ -294,7 +294,8 @@ fn server(trace: &Trace, tree: &BTreeSet<u32>, length_ns: u64) -> Option<Server>
             }
             Seen::Wake { pid } => {
                 let Some(from) = asleep.remove(&pid).filter(|_| is_other(trace, tree, record.pid)) else { continue };
-                *woken.entry((pid, trace.name(record.pid)?)).or_default() += record.at.saturating_sub(from).0;
+                let Some(name) = trace.name(record.pid) else { continue };
+                *woken.entry((pid, name)).or_default() += record.at.saturating_sub(from).0;
             }
             _ => {}
         }

@@ -127,14 +127,14 @@ impl Facts<'_> {
         layers.iter().map(|layer| self.digest.time.of(*layer)).sum::<f64>() / self.slots()
     }
 
-    /// Time that tasks asked to sleep, each for itself, ns.
-    pub fn asleep(&self) -> f64 {
-        self.sleeps.iter().map(|of| of.ns).sum()
-    }
-
     /// The same of some kinds of calls.
     pub fn of_kinds(&self, kinds: &[usize], layers: &[Layer]) -> f64 {
         self.digest.time.within(kinds, layers) / self.slots()
+    }
+
+    /// Time that tasks asked to sleep, each for itself, ns.
+    pub fn asleep(&self) -> f64 {
+        self.sleeps.iter().map(|of| of.ns).sum()
     }
 
     /// Time in which reads wait for I/O, and for a CPU after it, ns: what fewer trips to the device save.

@@ -114,10 +114,11 @@ fn slow_medium(facts: &Facts<'_>, way: usize) -> Option<Cost> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cost::Paced;
     use super::super::device::tests::{bandwidth, latency};
     use super::super::edges::{Alone, AloneEdge, hold, hold_cost, spread, windows};
     use super::RULE;
-    use crate::digest::{Class, Place};
+    use crate::digest::{Class, Load, Place};
     use iowhy_stack::event::RaKind;
 
     /// 100 requests of 128 KiB at 10 MiB/s.
@@ -137,6 +138,17 @@ mod tests {
             *a = medium(0);
             a.digest.commands.classes = [(Class::default(), spread(100, 1.25e7))].into();
         })
+    }
+
+    /// Of 100 requests these find the device at rest; one without a pause takes `at_once` ns, if it is known.
+    fn at_rest(a: &mut Alone, nr: f64, at_once: f64) {
+        let rested = Class { load: Load::Rested, ..Class::default() };
+        a.digest.commands.classes = [(Class::default(), 100.0 - nr), (rested, nr)]
+            .into_iter()
+            .filter(|(_, nr)| *nr > 0.0)
+            .map(|(class, nr)| (class, spread(nr as u64, 1.25e7)))
+            .collect();
+        a.paced = at_once.is_finite().then_some(Paced { at_once: [at_once; 2], paused: [1.25e7; 2] });
     }
 
     /// Requests, `depth` of them at once.
@@ -178,6 +190,8 @@ mod tests {
             ("WAY", |a, x| a.requests(0, 100, 256, x), 8.554e8, 8.553e8),
             ("SOUND", |a, x| of_half(a, 0, x), 5.277e8, 5.276e8),
             ("QUEUED", |a, x| queued(a, 8e8, x), 1.5, 1.499),
+            ("MOSTLY, at rest", |a, x| at_rest(a, x, f64::INFINITY), 50.0, 51.0),
+            ("SLOWEST, without pauses", |a, x| at_rest(a, 100.0, x), 6.554e6, 6.553e6),
             ("TURN", |a, x| a.set("sda", "rotational", &x.to_string()), 0.0, 1.0),
         ];
         hold_cost(&RULE, slow, (69.9, 0.8), edges);
