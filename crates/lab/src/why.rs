@@ -49,9 +49,6 @@ const LEAST_PCT: f64 = 3.0;
 /// Predicted savings that are surely this large, percent, are findings.
 const BLAMED_PCT: f64 = 10.0;
 
-/// A cost that may be nothing has to be this large, percent, unless the twin speaks for it.
-const UNSURE_PCT: f64 = 20.0;
-
 /// Something that costs time.
 #[derive(Clone, Debug)]
 pub struct Finding {
@@ -375,9 +372,6 @@ fn joined(costs: &[cost::Found], predictions: Vec<Prediction>, calls: u64) -> Ve
         let rule = found.rule;
         let evidence = found.cost.evidence.iter().map(|(what, value, unit)| ((*what).to_owned(), *value, unit.word()));
         let twin = all.iter().position(|finding| finding.rule == rule.name).map(|at| all.remove(at));
-        if twin.is_none() && found.bounds_pct[0] <= 0.0 && found.saves_pct < UNSURE_PCT {
-            continue;
-        }
         let by_twin = twin.iter().map(|of| (format!("saving on the twin with {}", of.setting), of.saves_pct, "%"));
         let evidence = evidence.chain(by_twin);
         all.push(Finding {

@@ -46,20 +46,6 @@ fn prediction(rule: &'static str, saves_pct: f64) -> Prediction {
     }
 }
 
-#[test]
-fn a_cost_that_may_be_nothing_has_to_be_large_or_predicted() {
-    let of = |pct, low| Found { bounds_pct: [low, 90.0], ..found("window-too-small", pct) };
-    let predicted = || vec![prediction("window-too-small", 12.0)];
-    for (found, predictions, left) in [
-        (of(20.0, 0.0), Vec::new(), 1),
-        (of(19.9, 0.0), Vec::new(), 0),
-        (of(19.9, 0.1), Vec::new(), 1),
-        (of(19.9, 0.0), predicted(), 1),
-    ] {
-        assert_eq!(joined(std::slice::from_ref(&found), predictions, 10).len(), left, "{UNSURE_PCT}: {found:?}");
-    }
-}
-
 fn found(rule: &'static str, pct: f64) -> Found {
     let cost = Cost {
         ns: pct,
