@@ -349,12 +349,13 @@ fn sleeps(trace: &Trace, joined: &Joined) -> Vec<cost::Sleeps> {
     // With more time it is the turn of a service that looks after itself.
     const SHORTLY: u64 = 50_000_000;
     let own = |pid: u32| joined.tree.as_ref().is_none_or(|tree| tree.contains(&pid));
+    let process_of = |processes: &BTreeMap<u32, u32>, pid| processes.get(&pid).copied().unwrap_or(pid);
     // By thread; those from before the recording count as processes.
     let mut process: BTreeMap<u32, u32> = BTreeMap::new();
     let (mut open, mut at_work, mut others) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
     let mut asleep: BTreeMap<u32, (u64, f64)> = BTreeMap::new();
     for record in trace.records.iter().filter(|record| own(record.pid)) {
-        let of = process.get(&record.pid).copied().unwrap_or(record.pid);
+        let of = process_of(&process, record.pid);
         let Seen::Other { name, fields } = &record.seen else {
             if let Seen::CallStart { .. } = record.seen {
                 at_work.insert(record.pid);
@@ -387,7 +388,7 @@ fn sleeps(trace: &Trace, joined: &Joined) -> Vec<cost::Sleeps> {
             }
         }
     }
-    let of = |pid: u32| process.get(&pid).copied().unwrap_or(pid);
+    let of = |pid| process_of(&process, pid);
     let mut found: BTreeMap<u32, cost::Sleeps> = BTreeMap::new();
     for (pid, (times, ns)) in asleep {
         let sum = found.entry(of(pid)).or_default();

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use super::cost::{Cost, Facts, Paced, SEEN};
 use super::device::{Kind, found};
-use super::device_latency::keeps_busy;
+use super::device_latency::{keeps_busy, may_wake};
 use super::instead::{Saved, kinds, own, reads_of};
 use super::{Match, Rule, Switch, paced, reads};
 use crate::delta::{Delta, Unit};
-use crate::digest::{Load, Place, WAITS};
+use crate::digest::{Place, WAITS};
 use iowhy_stack::units::SECTOR_BYTES;
 
 pub(super) const RULE: Rule = Rule {
@@ -77,11 +77,8 @@ fn slow_medium(facts: &Facts<'_>, way: usize) -> Option<Cost> {
     let slow = bytes * 1e9 <= slowest * (busy - besides * nr);
     let alone = if way == 0 {
         let [next, all] = reads_of(facts, |class| queues || class.place == Place::Next);
-        // What finds the device at rest may wake it up, unless as much without pauses takes as long.
-        let [rested, _] = reads_of(facts, |class| class.load == Load::Rested);
         let slow = |it: Paced| f64::from(Paced::LARGE) * SECTOR_BYTES as f64 * 1e9 <= slowest * it.at_once[1];
-        let wakes = rested > MOSTLY * all && !facts.paced.is_some_and(slow);
-        keeps_busy(facts) && next >= MOSTLY * all && !wakes
+        keeps_busy(facts) && next >= MOSTLY * all && !may_wake(facts, slow)
     } else {
         facts.others.is_empty() && commands.issued[0] as f64 <= nr && busy >= MOSTLY * facts.whole_ns
     };

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::cost::{Cost, Facts, SEEN};
+use super::cost::{Cost, Facts, Paced, SEEN};
 use super::device::{Kind, found};
-use super::instead::{Saved, kinds, own, price, reads_of, times};
+use super::instead::{Saved, at_once, kinds, own, price, reads_of, times};
 use super::{Match, Rule, Switch};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Load, Spread, WAITS};
@@ -102,6 +102,12 @@ pub(super) fn keeps_busy(facts: &Facts<'_>) -> bool {
     others as f64 <= OTHERS * nr && facts.digest.commands.own_busy[0] as f64 >= BUSY * facts.whole_ns
 }
 
+/// A read that finds the device at rest may wake it up, unless a probe shows that reads without pauses take `as_long`.
+pub(super) fn may_wake(facts: &Facts<'_>, as_long: impl Fn(Paced) -> bool) -> bool {
+    let [rested, all] = reads_of(facts, |class| class.load == Load::Rested);
+    rested > MOSTLY * all && !facts.paced.is_some_and(as_long)
+}
+
 /// Small reads, one by one or nearly so, each of which takes longer than any sound device of this kind does.
 pub(super) fn far(facts: &Facts<'_>) -> Option<Cost> {
     let (sectors, nr) = own(facts, 0);
@@ -109,13 +115,10 @@ pub(super) fn far(facts: &Facts<'_>) -> Option<Cost> {
         true => (LONG_SEEK, USUAL_SEEK, SOUND_SEEK),
         false => (LONG, USUAL, SOUND),
     };
-    let busy = facts.digest.commands.own_busy[0] as f64;
     let sum: f64 = times(facts, 0).map(Spread::sum).sum();
     // Writes of its own at the device make a read wait there, too.
-    let depth = (sum / busy).max(facts.digest.commands.at_once()).max(1.0);
-    // One that finds the device at rest may wake it up, unless one behind another takes as long.
-    let [rested, all] = reads_of(facts, |class| class.load == Load::Rested);
-    if rested > MOSTLY * all && facts.paced.is_none_or(|it| it.at_once[0] < limit) {
+    let depth = at_once(facts, 0).max(facts.digest.commands.at_once()).max(1.0);
+    if may_wake(facts, |it| it.at_once[0] >= limit) {
         return None;
     }
     let long: f64 = times(facts, 0).filter(|all| all.median() >= limit * depth).map(Spread::sum).sum();
@@ -141,10 +144,9 @@ pub(super) fn far(facts: &Facts<'_>) -> Option<Cost> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::cost::Paced;
     use super::super::device::tests::{bandwidth, latency};
     use super::super::edges::{Alone, AloneEdge, hold, hold_cost, spread};
-    use super::RULE;
+    use super::{Paced, RULE};
     use crate::digest::{Class, Load, Spread};
 
     #[test]

@@ -78,6 +78,11 @@ pub(super) fn times<'a>(facts: &Facts<'a>, way: usize) -> impl Iterator<Item = &
     of_way.map(|(_, [all, _])| all)
 }
 
+/// Mean number of the workload's own requests of a direction at the device while there is one.
+pub(super) fn at_once(facts: &Facts<'_>, way: usize) -> f64 {
+    times(facts, way).map(Spread::sum).sum::<f64>() / (facts.digest.commands.own_busy[way] as f64).max(1.0)
+}
+
 /// Times at the device of all reads of some classes, and of all classes, ns.
 pub(super) fn reads_of(facts: &Facts<'_>, picks: impl Fn(&Class) -> bool) -> [f64; 2] {
     let reads = || facts.digest.commands.classes.iter().filter(|(class, _)| !class.write);

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::cost::{Cost, Facts, SEEN};
-use super::instead::{Saved, kinds, own, times};
+use super::instead::{Saved, at_once, kinds, own};
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
-use crate::digest::{Layer, Spread, WAITS};
+use crate::digest::{Layer, WAITS};
 
 pub(super) const RULE: Rule = Rule {
     name: "throttled-until-drained",
@@ -46,8 +46,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let target = facts.number_of_disk("wbt_lat_usec").filter(|target| *target > 0.0 && *target < usual)?;
     let [_, late] = facts.digest.commands.late_shares();
     let (_, nr) = own(facts, 1);
-    let busy = facts.digest.commands.own_busy[1] as f64;
-    let depth = times(facts, 1).map(Spread::sum).sum::<f64>() / busy.max(1.0);
+    let depth = at_once(facts, 1);
     if late < LATE || nr < ENOUGH || depth > SCALED_DOWN {
         return None;
     }
