@@ -120,10 +120,10 @@ fn fewer_of(facts: &Facts<'_>, way: usize, to: f64, ahead: bool, small: Option<f
         [&WAITS[..], &[Layer::Ready], &[Layer::Cpu]].map(|layers| facts.of_kinds(kinds(way), layers));
     let rest = (facts.whole_ns - waits - ready - cpu).max(0.0);
     let busy = (d.commands.own_busy[way] as f64).max(waits);
-    // Of requests side by side one larger one has not the device's parallelism.
     let (price, bounds) = match (small, price_of(small, measured(facts.service, to), growth)) {
         (Some(small), Some(price)) => {
-            let beside = (small * nr / busy).max(1.0);
+            // One larger request in place of some side by side has not the device's parallelism; reads ahead keep it.
+            let beside = if ahead { 1.0 } else { (small * nr / busy).max(1.0) };
             (price * beside, [price.sqrt(), (price * growth).sqrt() * beside])
         }
         _ => (growth.sqrt(), [1.0, growth]),
@@ -237,7 +237,7 @@ mod tests {
             }
         };
         type Case = (fn(&mut Alone), f64);
-        let cases: [Case; 3] = [
+        let cases: [Case; 4] = [
             // A half of the code is the likeliest: (1/2 + 1/64) of 500 us.
             (|_| (), 74.2),
             // Ten calls of 1 us, and as many pages of 9 us: the rest of the code is a 32nd of what it was.
@@ -247,6 +247,14 @@ mod tests {
                 |a| {
                     a.code = Some(Code { call_ns: 0.0, page_ns: 0.0 });
                     a.service = vec![(8, 5e3), (256, 2e4)];
+                },
+                93.75,
+            ),
+            // The same of two at once: larger ones are, too.
+            (
+                |a| {
+                    a.code = Some(Code { call_ns: 0.0, page_ns: 0.0 });
+                    a.service = vec![(8, 1e4), (256, 4e4)];
                 },
                 93.75,
             ),

@@ -247,6 +247,14 @@ pub(super) mod tests {
             ("met", |a, x| a.digest.commands.sizes[0] = super::super::edges::spread(16, x), 121.0, 120.0),
         ];
         hold_cost(&super::RULE, cut, (60.0, 0.85), edges);
+        // Two at once now, and one larger one later, which takes as long as a small one: a 16th of them, twice the time.
+        let side_by_side = || {
+            Alone::of(|a| {
+                *a = cut();
+                a.service = vec![(128, 1e5), (2048, 1e5)];
+            })
+        };
+        hold_cost(&super::RULE, side_by_side, (70.0, 0.85), &[]);
         // A copy: half of it are writes.
         let copy = || {
             Alone::of(|a| {
