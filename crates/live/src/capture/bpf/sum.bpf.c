@@ -1,7 +1,7 @@
 // Sums of calls and requests in the kernel: times and bytes by process, file, disk and layer.
 //
-// calls      sys_enter keeps time and file by the task's number, sys_exit adds to the sum; regular files and block
-//            devices only
+// calls      sys_enter keeps time and file in the place of the task's number, sys_exit adds to the sum; regular files
+//            and block devices only. Of two tasks whose numbers end alike the call that began later counts
 // requests   insert, issue and completion find each other by the request's address
 // tables     arrays with open addressing: the kernel inlines their lookup, and a helper costs as much as all the rest
 // sums       keys have the number of the CPU: each sum has one writer, so nothing is locked; user space merges them
@@ -11,6 +11,7 @@
 // it by the command in bpf.rs.
 #include "kernel.h"
 
+struct list_head { struct list_head *next; } KERNEL;
 struct file { struct address_space *f_mapping; } KERNEL;
 struct fdtable { unsigned int max_fds; struct file **fd; } KERNEL;
 struct files_struct { struct fdtable *fdt; } KERNEL;
@@ -38,7 +39,7 @@ enum { NOTHING, READ, WRITE, SYNC, DISCARD, OTHER };
 struct key { u64 what, ino; u32 dev, tgid; };
 struct sum { struct key key; u64 count, bytes, ns, longest, failed; char comm[16]; u64 buckets[BUCKETS]; };
 struct file_id { u64 ino; u32 dev, unused; };
-struct call { u64 task, start, ino; u32 dev, fd, op, unused; };
+struct call { u64 start, ino; u32 task, dev, fd, op; };
 struct slot { u64 rq, start, from, issued, ino; u32 dev, tgid, disk, bytes, op, unused; };
 struct news { u64 ino; u32 dev, tgid, fd, unused; };
 
@@ -111,6 +112,13 @@ static __always_inline void *entry_of(void *table, u64 id, int make)
 	}
 	__sync_fetch_and_add(&lost[1], 1);
 	return NULL;
+}
+
+// The place of a task's call.
+static __always_inline struct call *call_of(u32 task)
+{
+	u32 place = task & (SLOTS - 1);
+	return bpf_map_lookup_elem(&calls, &place);
 }
 
 // The sum of a key, which is made if there is none.
@@ -200,9 +208,10 @@ static __always_inline void begin(struct task_struct *task, u32 fd, u32 op, u32 
 		return;
 	if ((by_file || by_device) && !is_asked(ino, dev, 0))
 		return;
-	struct call *call = entry_of(&calls, task->pid, 1);
+	struct call *call = call_of(task->pid);
 	if (!call)
 		return;
+	call->task = task->pid;
 	call->ino = ino;
 	call->dev = dev;
 	call->fd = fd;
@@ -226,16 +235,20 @@ int BPF_PROG(enter, struct pt_regs *regs, long id)
 	struct fdtable *table = task->files->fdt;
 	if (fd >= table->max_fds)
 		return 0;
-	struct file *file = NULL;
-	bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd);
-	if (!file)
-		return 0;
 	if (casts) {
-		struct file *typed = cast(file, bpf_core_type_id_kernel(struct file));
+		// What a pointer points to is read as the first field of something that begins with a pointer.
+		struct list_head *slot = cast(table->fd + fd, bpf_core_type_id_kernel(struct list_head));
+		struct file *typed = cast(slot->next, bpf_core_type_id_kernel(struct file));
+		if (!typed)
+			return 0;
 		struct inode *inode = typed->f_mapping->host;
 		begin(task, fd, ops[id], inode->i_mode, inode->i_ino, inode->i_sb->s_dev);
 		return 0;
 	}
+	struct file *file = NULL;
+	bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd);
+	if (!file)
+		return 0;
 	struct inode *inode = BPF_CORE_READ(file, f_mapping, host);
 	u32 dev = BPF_CORE_READ(inode, i_sb, s_dev);
 	begin(task, fd, ops[id], BPF_CORE_READ(inode, i_mode), BPF_CORE_READ(inode, i_ino), dev);
@@ -249,8 +262,8 @@ int BPF_PROG(leave, struct pt_regs *regs, long result)
 	if (id >= sizeof(ops) || !ops[id])
 		return 0;
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct call *call = entry_of(&calls, task->pid, 0);
-	if (!call)
+	struct call *call = call_of(task->pid);
+	if (!call || call->task != task->pid)
 		return 0;
 	u64 ns = bpf_ktime_get_ns() - call->start;
 	struct key key = { what(0, CALL, call->op), call->ino, call->dev, task->tgid };
@@ -289,8 +302,8 @@ static __always_inline struct slot *seen(struct request *rq, u64 at, struct task
 		ino = BPF_CORE_READ(host, i_ino);
 		dev = BPF_CORE_READ(host, i_sb, s_dev);
 	} else {
-		struct call *call = entry_of(&calls, task->pid, 0);
-		if (call) {
+		struct call *call = call_of(task->pid);
+		if (call && call->task == task->pid) {
 			ino = call->ino;
 			dev = call->dev;
 		}
