@@ -118,12 +118,12 @@ static __always_inline int on_device(u32 dev)
 }
 
 // A block device's own pages are of an inode with its number, in a file system without a device.
-static __always_inline int page_passes(u64 ino, u32 dev, int anybody)
+static __always_inline int page_passes(u64 ino, u32 dev, u32 pid, int anybody)
 {
 	struct file_id id = { ino, dev, 0 };
 	u32 as_device = ino;
 	if (!by_file && !by_device)
-		return anybody || passes(CURRENT->pid);
+		return anybody || passes(pid);
 	if (by_file && bpf_map_lookup_elem(&files, &id))
 		return 1;
 	if (!by_device)
@@ -133,8 +133,8 @@ static __always_inline int page_passes(u64 ino, u32 dev, int anybody)
 	return !(dev >> MINORS) && as_device == ino && bpf_map_lookup_elem(&devices, &as_device);
 }
 
-// Room for a record of this kind, with its head.
-static __always_inline void *room(u32 size, u16 kind)
+// Room for a record of this kind, with its head; `pid` is the current task's.
+static __always_inline void *room(u32 size, u16 kind, u32 pid)
 {
 	u64 time = bpf_ktime_get_ns();
 	struct head *head = bpf_ringbuf_reserve(&ring, size, 0);
@@ -147,7 +147,7 @@ static __always_inline void *room(u32 size, u16 kind)
 	head->unused = 0;
 	head->kind = kind;
 	head->flags = head->count = 0;
-	head->pid = CURRENT->pid;
+	head->pid = pid;
 	return head;
 }
 
@@ -202,7 +202,8 @@ static __always_inline s32 error_of(u32 status)
 }
 
 // The fields that all bios and requests have.
-static __always_inline void fill(struct block *out, u32 dev, u64 sector, u32 nr_sector, u32 bytes, s32 error, u32 flags)
+static __always_inline void fill(struct block *out, u32 dev, u64 sector, u32 nr_sector, u32 bytes, s32 error, u32 flags,
+				 struct task_struct *task)
 {
 	out->dev = dev;
 	out->sector = sector;
@@ -210,7 +211,7 @@ static __always_inline void fill(struct block *out, u32 dev, u64 sector, u32 nr_
 	out->bytes = bytes;
 	out->error = error;
 	out->rwbs = rwbs(flags);
-	bpf_get_current_comm(out->comm, sizeof(out->comm));
+	__builtin_memcpy(out->comm, task->comm, sizeof(out->comm));
 }
 
 static __always_inline int of_bio(u16 kind, struct bio *bio, s32 error)
@@ -218,10 +219,11 @@ static __always_inline int of_bio(u16 kind, struct bio *bio, s32 error)
 	u32 dev = bio->bi_bdev->bd_dev;
 	if (state != ALL || !on_device(dev))
 		return 0;
-	struct block *out = room(sizeof(*out), kind);
+	struct task_struct *task = CURRENT;
+	struct block *out = room(sizeof(*out), kind, task->pid);
 	if (!out)
 		return 0;
-	fill(out, dev, bio->bi_iter.bi_sector, bio->bi_iter.bi_size >> 9, 0, error, bio->bi_opf);
+	fill(out, dev, bio->bi_iter.bi_sector, bio->bi_iter.bi_size >> 9, 0, error, bio->bi_opf, task);
 	return done(out);
 }
 
@@ -239,14 +241,15 @@ static __always_inline int of_request(u16 kind, struct request *rq, s32 error, u
 	u8 op = flags;
 	if (state != ALL || !on_device(dev))
 		return 0;
-	struct block *out = room(sizeof(*out), kind);
+	struct task_struct *task = CURRENT;
+	struct block *out = room(sizeof(*out), kind, task->pid);
 	if (!out)
 		return 0;
 	int foreign = op == OP(REQ_OP_DRV_IN, 34) || op == OP(REQ_OP_DRV_OUT, 35);
 	u32 length = completed ? bytes : foreign ? 0 : rq->__data_len;
 	if (!completed && (foreign || sector == (u64)-1))
 		sector = 0;
-	fill(out, dev, sector, length >> 9, completed ? 0 : rq->__data_len, error, flags);
+	fill(out, dev, sector, length >> 9, completed ? 0 : rq->__data_len, error, flags, task);
 	return done(out);
 }
 
@@ -281,10 +284,11 @@ static __always_inline int of_two(u16 kind, struct bio *bio, u64 other, u32 othe
 	u32 dev = bio->bi_bdev->bd_dev;
 	if (state != ALL || (!on_device(dev) && !(kind == REMAP && on_device(other_dev))))
 		return 0;
-	struct two *out = room(sizeof(*out), kind);
+	struct task_struct *task = CURRENT;
+	struct two *out = room(sizeof(*out), kind, task->pid);
 	if (!out)
 		return 0;
-	fill(&out->block, dev, bio->bi_iter.bi_sector, bio->bi_iter.bi_size >> 9, 0, 0, bio->bi_opf);
+	fill(&out->block, dev, bio->bi_iter.bi_sector, bio->bi_iter.bi_size >> 9, 0, 0, bio->bi_opf, task);
 	out->sector = other;
 	out->dev = other_dev;
 	return done(out);
@@ -304,13 +308,14 @@ int BPF_PROG(remap, struct bio *bio, u32 dev, u64 from)
 
 static __always_inline int of_plug(u16 kind, s32 nr_rq)
 {
-	if (state != ALL || !passes(CURRENT->pid))
+	struct task_struct *task = CURRENT;
+	if (state != ALL || !passes(task->pid))
 		return 0;
-	struct plug *out = room(sizeof(*out), kind);
+	struct plug *out = room(sizeof(*out), kind, task->pid);
 	if (!out)
 		return 0;
 	out->nr_rq = nr_rq;
-	bpf_get_current_comm(out->comm, sizeof(out->comm));
+	__builtin_memcpy(out->comm, task->comm, sizeof(out->comm));
 	return done(out);
 }
 
@@ -329,10 +334,10 @@ int BPF_PROG(unplug, struct request_queue *q, unsigned int depth)
 static __always_inline int of_pages(u16 kind, struct inode *inode, u64 index, u64 last, u32 order, int anybody)
 {
 	u64 ino = inode->i_ino;
-	u32 dev = inode->i_sb->s_dev;
-	if (!page_passes(ino, dev, anybody))
+	u32 dev = inode->i_sb->s_dev, pid = CURRENT->pid;
+	if (!page_passes(ino, dev, pid, anybody))
 		return 0;
-	struct pages *out = room(sizeof(*out), kind);
+	struct pages *out = room(sizeof(*out), kind, pid);
 	if (!out)
 		return 0;
 	out->i_ino = ino;
@@ -379,10 +384,10 @@ static __always_inline int of_window(u16 kind, struct inode *inode, u64 index, s
 				     u64 ahead)
 {
 	u64 ino = inode->i_ino;
-	u32 dev = inode->i_sb->s_dev;
-	if (state != ALL || !page_passes(ino, dev, 0))
+	u32 dev = inode->i_sb->s_dev, pid = CURRENT->pid;
+	if (state != ALL || !page_passes(ino, dev, pid, 0))
 		return 0;
-	struct window *out = room(sizeof(*out), kind);
+	struct window *out = room(sizeof(*out), kind, pid);
 	if (!out)
 		return 0;
 	out->i_ino = ino;
@@ -430,9 +435,9 @@ int BPF_PROG(ra_unbounded, struct inode *inode, unsigned long index, unsigned lo
 
 // The calls that the current task has come to wait through; a thread of the kernel has none. The innermost function of
 // a library has often no frame of its own: its caller is among the words on top of the stack, or in a register.
-static __always_inline void of_stack(void *ctx)
+static __always_inline void of_stack(void *ctx, struct task_struct *task)
 {
-	struct stacked *out = room(sizeof(*out), STACK);
+	struct stacked *out = room(sizeof(*out), STACK, task->pid);
 	if (!out)
 		return;
 	long bytes = bpf_get_stack(ctx, out->calls, sizeof(out->calls), BPF_F_USER_STACK);
@@ -440,7 +445,7 @@ static __always_inline void of_stack(void *ctx)
 		bpf_ringbuf_discard(out, BPF_RB_NO_WAKEUP);
 		return;
 	}
-	struct pt_regs *regs = (void *)bpf_task_pt_regs(CURRENT);
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 	struct pt_regs___sp *at = (void *)regs;
 	struct pt_regs___arm64 *arm = (void *)regs;
 	__builtin_memset(out->top, 0, sizeof(out->top));
@@ -468,22 +473,23 @@ int BPF_PROG(switched, u8 preempted, struct task_struct *prev, struct task_struc
 			reported = bit;
 	// One that ends (0x10, 0x20) waits for nothing.
 	if (stacks && !(preempted & 1) && reported && !(reported & 0x30) && passes(prev->pid))
-		of_stack(ctx);
-	struct switched *out = room(sizeof(*out), SWITCH);
+		of_stack(ctx, prev);
+	struct switched *out = room(sizeof(*out), SWITCH, prev->pid);
 	if (!out)
 		return 0;
 	out->prev_state = preempted & 1 ? 0x100 : reported;
 	out->next_pid = next->pid;
-	bpf_get_current_comm(out->comm, sizeof(out->comm));
+	__builtin_memcpy(out->comm, prev->comm, sizeof(out->comm));
 	return done(out);
 }
 
 SEC("tp_btf/sched_waking")
 int BPF_PROG(waking, struct task_struct *task)
 {
-	if (state != ALL || (!passes(CURRENT->pid) && !passes(task->pid)))
+	u32 pid = CURRENT->pid;
+	if (state != ALL || (!passes(pid) && !passes(task->pid)))
 		return 0;
-	struct woken *out = room(sizeof(*out), WAKING);
+	struct woken *out = room(sizeof(*out), WAKING, pid);
 	if (!out)
 		return 0;
 	out->pid = task->pid;
@@ -494,9 +500,10 @@ int BPF_PROG(waking, struct task_struct *task)
 SEC("tp_btf/task_newtask")
 int BPF_PROG(newtask, struct task_struct *task, unsigned long clone_flags)
 {
-	if (state != ALL || !passes(CURRENT->pid))
+	u32 pid = CURRENT->pid;
+	if (state != ALL || !passes(pid))
 		return 0;
-	struct started *out = room(sizeof(*out), NEWTASK);
+	struct started *out = room(sizeof(*out), NEWTASK, pid);
 	if (!out)
 		return 0;
 	out->pid = task->pid;
@@ -509,9 +516,10 @@ int BPF_PROG(newtask, struct task_struct *task, unsigned long clone_flags)
 SEC("tp_btf/task_rename")
 int BPF_PROG(task_renamed, struct task_struct *task, const char *name)
 {
-	if (state != ALL || !passes(CURRENT->pid))
+	u32 pid = CURRENT->pid;
+	if (state != ALL || !passes(pid))
 		return 0;
-	struct renamed *out = room(sizeof(*out), RENAME);
+	struct renamed *out = room(sizeof(*out), RENAME, pid);
 	if (!out)
 		return 0;
 	out->pid = task->pid;
@@ -522,9 +530,8 @@ int BPF_PROG(task_renamed, struct task_struct *task, const char *name)
 }
 
 // Numbers of calls of 32-bit programs mean others.
-static __always_inline int is_wanted(u64 number, u32 bit)
+static __always_inline int is_wanted(u64 number, u32 bit, struct task_struct *task)
 {
-	struct task_struct *task = CURRENT;
 	if (number >= CALLS || !(calls[number] & bit) || state != ALL)
 		return 0;
 	if (bpf_core_field_exists(task->thread_info.status) && task->thread_info.status & 2)
@@ -534,10 +541,10 @@ static __always_inline int is_wanted(u64 number, u32 bit)
 
 // `more` is a constant: a record's size and its fields are decided once. Were its number asked again behind the
 // reservation, the verifiers of older kernels (6.1) would follow the small record into the fields of the large one.
-static __always_inline int of_call(struct pt_regs *regs, u64 number, int more)
+static __always_inline int of_call(struct pt_regs *regs, u64 number, u32 pid, int more)
 {
 	struct pt_regs___arm64 *arm = (void *)regs;
-	struct begun *out = room(more ? sizeof(*out) : offsetof(struct begun, more), CALL_BEGIN | number);
+	struct begun *out = room(more ? sizeof(*out) : offsetof(struct begun, more), CALL_BEGIN | number, pid);
 	if (!out)
 		return 0;
 	out->number = number;
@@ -566,20 +573,22 @@ static __always_inline int of_call(struct pt_regs *regs, u64 number, int more)
 SEC("tp_btf/sys_enter")
 int BPF_PROG(enter, struct pt_regs *regs, long number)
 {
-	if (!is_wanted(number, BEGINS))
+	struct task_struct *task = CURRENT;
+	if (!is_wanted(number, BEGINS, task))
 		return 0;
 	if (calls[number & (CALLS - 1)] & FEW)
-		return of_call(regs, number, 0);
-	return of_call(regs, number, 1);
+		return of_call(regs, number, task->pid, 0);
+	return of_call(regs, number, task->pid, 1);
 }
 
 SEC("tp_btf/sys_exit")
 int BPF_PROG(leave, struct pt_regs *regs, long result)
 {
 	u64 number = number_of(regs);
-	if (!is_wanted(number, ENDS))
+	struct task_struct *task = CURRENT;
+	if (!is_wanted(number, ENDS, task))
 		return 0;
-	struct ended *out = room(sizeof(*out), CALL_END | number);
+	struct ended *out = room(sizeof(*out), CALL_END | number, task->pid);
 	if (!out)
 		return 0;
 	out->number = number;
@@ -608,17 +617,17 @@ int BPF_PROG(freed, struct task_struct *task)
 // The first eight bytes of what the program gets are no part of the event.
 static __always_inline int copy(void *event, u32 nr)
 {
-	u32 size = sizes[nr], dev = 0;
+	u32 size = sizes[nr], dev = 0, pid = CURRENT->pid;
 	if (state != ALL || size <= sizeof(struct head))
 		return 0;
-	if (places[nr] == TASK && !passes(CURRENT->pid))
+	if (places[nr] == TASK && !passes(pid))
 		return 0;
 	if (by_device && devices_at[nr]) {
 		bpf_probe_read_kernel(&dev, sizeof(dev), event + devices_at[nr]);
 		if (!on_device(dev))
 			return 0;
 	}
-	struct head *out = room(size, COPIED | nr);
+	struct head *out = room(size, COPIED | nr, pid);
 	if (!out)
 		return 0;
 	bpf_probe_read_kernel(out + 1, size - sizeof(*out), event + 8);
