@@ -1,5 +1,5 @@
 //! Calls of fsync that only find data written in place: fdatasync would do, and leaves the journal alone. Calls of
-//! fdatasync of a file that has grown meanwhile: its new length is in the journal.
+//! fdatasync after writes to new places: the file's new length, or its new blocks, are in the journal.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use iowhy_stack::event::Op;
 use iowhy_trace::join::Joined;
 
 /// How many of both. In place are writes into a part of the file that a call was made on before. Where a file ended is
-/// not known before that, and so the others may make it longer; those that go on where that part ends do.
+/// not known before that, and so the others may make it longer; those that go on across the end of that part, or from
+/// it, do, or fill a hole.
 pub fn of(joined: &Joined) -> [u64; 2] {
     // By file: where the known part ends; since the last sync, whether all was written in place, and any at the end.
     let mut files: BTreeMap<u32, (u64, Option<bool>, bool)> = BTreeMap::new();
@@ -20,7 +21,7 @@ pub fn of(joined: &Joined) -> [u64; 2] {
                 let end = offset.saturating_add(call.len);
                 if call.op == Op::Write {
                     *written = Some(end <= *known && written.unwrap_or(true));
-                    *grown |= offset == *known;
+                    *grown |= offset <= *known && end > *known;
                 }
                 *known = end.max(*known);
             }

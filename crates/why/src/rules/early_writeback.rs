@@ -1,7 +1,7 @@
 //! Dirty pages are written while the program still works, and its reads wait behind them.
 
 use super::cost::{Cost, Facts, MARKED, SEEN};
-use super::instead::Saved;
+use super::instead::{self, Saved};
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::{KIND_OTHER, KIND_SYNC, Layer, WAITS};
@@ -138,8 +138,12 @@ fn limited(facts: &Facts<'_>) -> Option<Cost> {
     };
     let commands = &facts.digest.commands;
     let behind = commands.behind_writeback as f64;
-    let ns = behind.min(facts.reads_wait());
-    let saved = Saved::of(ns, LEAST * ns, ns);
+    let most = behind.min(facts.reads_wait());
+    // The disk has to read as much without the writes, for which it takes this long.
+    let (size, nr) = instead::own(facts, 0);
+    let alone = nr * instead::measured(facts.service, size).unwrap_or(0.0);
+    let ns = (facts.reads_wait() - alone).clamp(LEAST * most, most);
+    let saved = Saved::of(ns, LEAST * most, most);
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
@@ -210,6 +214,13 @@ mod tests {
             ("behind", |a, x| a.digest.commands.behind_writeback = x as u64, 100_000.0, 99_999.0),
         ];
         hold_cost(&RULE, early, (50.0, 0.85), edges);
+        // Of 600 us that reads wait, a hundred of 4 us would be their own.
+        let measured = || {
+            let mut alone = early();
+            alone.service = vec![(8, 4e3)];
+            alone
+        };
+        hold_cost(&RULE, measured, (20.0, 0.85), &[]);
         fn expires(a: &mut Alone, cs: f64) {
             a.set("sysctl", "vm.dirty_expire_centisecs", &cs.to_string());
             a.set("sysctl", "vm.dirty_writeback_centisecs", "50");

@@ -80,7 +80,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 /// Flushes of a run that are worth a word.
 const ENOUGH: u64 = 4;
 /// Time of a flush that is long for a device without moving parts, ns, and against a write there.
-const LONG: (f64, f64) = (5e6, 10.0);
+const LONG: (f64, f64) = (5e6, 5.0);
 /// Part of the cost that goes for certain: without a volatile cache the writes themselves take longer.
 const LEAST_SAVED: f64 = 0.5;
 
@@ -173,7 +173,7 @@ mod tests {
             ("a disk that turns", turns, 0.0, 1.0),
             ("ENOUGH", |a, x| a.digest.sync.flush = spread(x as u64, 1e7), 4.0, 3.0),
             ("LONG", |a, x| a.digest.sync.flush = spread(10, x), 5.2e6, 4.8e6),
-            ("LONG, against a write", |a, x| a.requests(1, 10, 8, x), 9.8e6, 1.1e7),
+            ("LONG, against a write", |a, x| a.requests(1, 10, 8, x), 1.9e7, 2.1e7),
         ];
         hold_cost(&RULE, slow, (50.0, 0.8), edges);
         let found = slow().ask(&RULE).expect("a cost");

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::IO;
 use super::cost::{Bounds, Cost, Facts};
-use super::{Figure, Match, Rule, grade};
+use super::{Figure, Match, Rule, grade, instead};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Digest, KIND_SYNC};
 use iowhy_stack::units::{PAGE_BYTES, SECTOR_BYTES};
@@ -88,6 +88,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 const MOSTLY: f64 = 0.3;
 /// Bytes of journal and metadata that a sync writes besides its data, at most as a rule.
 const PER_SYNC: f64 = 32_768.0;
+/// Writes of a commit, one after the other: the blocks that it is about, and its own.
+const OF_COMMIT: f64 = 2.0;
 /// Confidence of the cost, and its bounds.
 const ALONE: (f64, Bounds) = (0.8, [0.3, 1.2]);
 
@@ -105,16 +107,22 @@ pub(super) fn cost(facts: &Facts<'_>) -> Option<Cost> {
     }
     let time = facts.of_kinds(&[1, KIND_SYNC], IO);
     let (confidence, bounds) = ALONE;
+    // Without the others a sync still has its own write, those of its commit, and a flush.
+    let (_, nr) = instead::own(facts, 1);
+    let write = instead::times(facts, 1).map(|of| of.count() as f64 * of.median()).sum::<f64>() / nr.max(1.0);
+    let commits = d.sync.commits as f64 / syncs;
+    let own = syncs * (write * (1.0 + OF_COMMIT * commits.min(1.0)) + d.sync.flush.median());
+    let ns = (time - own).clamp(bounds[0] * others * time, others * time);
     let who = facts.others.first().map_or("other processes", |(name, _)| name.as_str());
     Some(Cost {
-        ns: others * time,
-        bounds,
+        ns,
+        bounds: [bounds[0], bounds[1] * others * time / ns.max(1.0)],
         confidence,
         claim: format!("syncs take along what {who} wrote: {:.0} % of the written bytes", 100.0 * others),
         setting: format!("{who} on another file system"),
         evidence: vec![
             ("share of written bytes that are others'", others, Unit::Share),
-            ("commits for each sync", d.sync.commits as f64 / syncs, Unit::Ratio),
+            ("commits for each sync", commits, Unit::Ratio),
             ("time that writes and syncs wait", time, Unit::Ns),
         ],
     })
@@ -122,7 +130,7 @@ pub(super) fn cost(facts: &Facts<'_>) -> Option<Cost> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, sure};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread, sure};
     use super::RULE;
     use crate::digest::Layer;
 
@@ -201,6 +209,22 @@ mod tests {
             ("MOSTLY", |a, x| a.digest.foreign.processes_wrote = x as u64, 153_600.0, 153_599.0),
         ];
         hold_cost(&RULE, shared, (40.0, 0.8), edges);
+        // Ten syncs with a commit each take 18 us for their own three writes, and 32 with a flush, of 80.
+        let own = |flush: f64| {
+            move || {
+                Alone::of(|a| {
+                    *a = shared();
+                    a.requests(1, 10, 50, 6e4);
+                    (a.digest.sync.commits, a.digest.sync.flush) = (10, spread(10, flush));
+                    (a.digest.commands.sectors[1], a.digest.foreign.processes_wrote) = (1000, 500_000);
+                    a.digest.time.ns[1][Layer::Device as usize] = 0.0;
+                })
+            }
+        };
+        for (flush, pct) in [(0.0, 62.0), (14e3, 48.0), (9e4, 23.4)] {
+            let found = own(flush)().ask(&RULE).expect("a cost");
+            assert!((found.saves_pct - pct).abs() < 0.1, "{} and {flush} ns: {found:?}", "OF_COMMIT");
+        }
         // The kernel's tasks write nearly all, and ten syncs explain a third of it.
         let by_kernel = || {
             let mut alone = shared();

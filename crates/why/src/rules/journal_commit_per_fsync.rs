@@ -90,8 +90,10 @@ const A_COMMIT: f64 = 0.6;
 /// Parts of the cost: commits overlap with the data, and flushes of one file's data may take as long.
 const PARTS: Bounds = [0.6, 1.1];
 
-/// Syncs of a file that grows with each, at least: of fewer a program has made its file.
+/// Syncs of a file that grows with each, at least: of fewer a program has made its file. Logs do grow, and a part of the
+/// whole that is less than this has a price that their programs know.
 const GROWN: u64 = 32;
+const MUCH: f64 = 0.3;
 
 /// Syncs of data that was written in place: a commit writes down when; or of a file that grows: how long it is.
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
@@ -105,14 +107,17 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let needless = if grows { sync.grown } else { sync.in_place };
     // A sync without it flushes, too, but has less to flush.
     let each = (sync.commit.mean() - f64::midpoint(0.0, sync.flush.median())).max(0.0);
-    let time = facts.of_kinds(&[KIND_SYNC], IN_CALLS);
+    let ns = (each * needless.min(sync.commits) as f64).min(facts.of_kinds(&[KIND_SYNC], IN_CALLS));
+    if grows && ns < MUCH * facts.whole_ns {
+        return None;
+    }
     Some(Cost {
-        ns: (each * needless.min(sync.commits) as f64).min(time),
+        ns,
         bounds: PARTS,
         confidence: SEEN,
         claim: format!(
             "{needless} of {syncs} syncs are {}: a commit of the journal each, {:.1} ms",
-            if grows { "fdatasync of a file that grows with each" } else { "fsync after writes in place" },
+            if grows { "fdatasync after writes to new places of a file" } else { "fsync after writes in place" },
             sync.commit.mean() / 1e6
         ),
         setting: match grows {
@@ -218,8 +223,13 @@ mod tests {
         fn few_grown(a: &mut Alone, nr: f64) {
             grown(a, nr);
             a.digest.workload.calls[KIND_SYNC] = nr as u64;
+            a.digest.sync.commit = spread(100, 12_000.0);
         }
-        let edges: &[AloneEdge] = &[("MOSTLY, grown", grown, 60.0, 59.0), ("GROWN", few_grown, 32.0, 31.0)];
+        let edges: &[AloneEdge] = &[
+            ("MOSTLY, grown", grown, 60.0, 59.0),
+            ("GROWN", few_grown, 32.0, 31.0),
+            ("MUCH", |a, x| a.digest.sync.commit = spread(100, x), 4000.0, 3990.0),
+        ];
         hold_cost(&RULE, grows, (50.0, 0.8), edges);
     }
 

@@ -141,13 +141,19 @@ fn looped(facts: &Facts<'_>) -> Option<Cost> {
 fn served(facts: &Facts<'_>) -> Option<Cost> {
     let (place, kind) = facts.filesystem(|kind| kind.contains("fuse") && kind != "fuseblk")?;
     let d = facts.digest;
-    let bytes: u64 = d.workload.bytes.iter().sum();
-    let own: u64 = d.commands.own_sectors.iter().map(|sectors| sectors * SECTOR_BYTES).sum();
-    if own as f64 > ELSEWHERE * bytes as f64 {
-        return None;
-    }
+    let there = |ways: &[usize]| {
+        let own: u64 = ways.iter().map(|way| d.commands.own_sectors[*way] * SECTOR_BYTES).sum();
+        own as f64 <= ELSEWHERE * ways.iter().map(|way| d.workload.bytes[*way]).sum::<u64>() as f64
+    };
     // Each wait for it ends with one for a CPU, as that of the server's does.
-    let waits = facts.in_layers(&[Layer::Pause, Layer::Lock, Layer::Journal, Layer::Ready]) - facts.asleep();
+    const IN_CALLS: [Layer; 3] = [Layer::Lock, Layer::Journal, Layer::Ready];
+    let waits = if there(&[0, 1]) {
+        facts.in_layers(&[&[Layer::Pause], &IN_CALLS[..]].concat()) - facts.asleep()
+    } else {
+        // It reads there and writes elsewhere, or the other way.
+        let way = [0, 1].into_iter().find(|way| there(&[*way]))?;
+        facts.of_kinds(&[way], &IN_CALLS)
+    };
     Some(Cost {
         ns: waits,
         bounds: PARTS,
@@ -292,9 +298,13 @@ mod tests {
         let edges: &[AloneEdge] = &[
             ("in user space", kind, 0.0, 1.0),
             ("FUSE", kind, 0.0, 2.0),
-            ("ELSEWHERE", |a, x| a.digest.commands.own_sectors[0] = x as u64, 8.0, 9.0),
+            ("ELSEWHERE", |a, x| a.digest.commands.own_sectors = [x as u64; 2], 4.0, 9.0),
         ];
         hold_cost(&RULE, served, (60.0, 0.85), edges);
+        // What is written goes to a disk.
+        let mut elsewhere = served();
+        (elsewhere.digest.commands.own_sectors[1], elsewhere.digest.time.ns[0][Layer::Lock as usize]) = (1000, 4e5);
+        assert!((elsewhere.ask(&RULE).expect("a cost").saves_pct - 40.0).abs() < 0.1);
         let nested = || {
             Alone::of(|a| {
                 a.set("recording", "disk", "loop1");
