@@ -269,7 +269,8 @@ fn of_a_program(facts: &Facts, whole: &Trace) -> Vec<Finding> {
 
 /// Mechanisms whose price depends on times that the recording does not have: of larger requests, of more of them at a
 /// time, of a device without its neighbour.
-const SIZED: [&str; 10] = [
+const SIZED: [&str; 11] = [
+    "early-writeback",
     "lost-locality",
     "metadata-reads",
     "noisy-neighbour",

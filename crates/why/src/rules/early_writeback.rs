@@ -141,7 +141,7 @@ fn limited(facts: &Facts<'_>) -> Option<Cost> {
     let most = behind.min(facts.reads_wait());
     // The disk has to read as much without the writes, for which it takes this long.
     let (size, nr) = instead::own(facts, 0);
-    let alone = nr * instead::measured(facts.service, size).unwrap_or(0.0);
+    let alone = nr * instead::at_most(facts.service, size).unwrap_or(0.0);
     let ns = (facts.reads_wait() - alone).clamp(LEAST * most, most);
     let saved = Saved::of(ns, LEAST * most, most);
     Some(Cost {

@@ -61,6 +61,13 @@ pub(super) fn measured(service: &[(u32, f64)], sectors: f64) -> Option<f64> {
     Some((y0 + slope * (sectors - f64::from(x0))).max(0.0))
 }
 
+/// The same, in proportion beyond the largest measured size: at most as long.
+pub(super) fn at_most(service: &[(u32, f64)], sectors: f64) -> Option<f64> {
+    let (size, ns) = *service.last()?;
+    let size = f64::from(size);
+    if sectors > size { Some(ns * sectors / size) } else { measured(service, sectors) }
+}
+
 /// The measured price of a size: how often a request of `from` sectors fits into one of `to`.
 pub(super) fn price(service: &[(u32, f64)], from: f64, to: f64) -> Option<f64> {
     price_of(measured(service, from), measured(service, to), to / from)
@@ -202,7 +209,7 @@ mod tests {
     use super::super::cost::Code;
     use super::super::edges::{Alone, AloneEdge, hold_cost, spread};
     use super::super::{noisy_neighbour, window_too_small};
-    use super::measured;
+    use super::{at_most, measured};
     use crate::digest::{Class, Layer};
 
     #[test]
@@ -219,6 +226,10 @@ mod tests {
         ] {
             assert_eq!(measured(service, sectors), ns, "{sectors} of {service:?} ({})", "BEYOND");
         }
+        assert_eq!(
+            [16.0, 96.0, 97.0].map(|sectors| at_most(two, sectors)),
+            [120.0, 560.0, 140.0 * 97.0 / 24.0].map(Some)
+        );
     }
 
     #[test]

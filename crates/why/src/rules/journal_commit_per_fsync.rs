@@ -90,8 +90,8 @@ const A_COMMIT: f64 = 0.6;
 /// Parts of the cost: commits overlap with the data, and flushes of one file's data may take as long.
 const PARTS: Bounds = [0.6, 1.1];
 
-/// Syncs of a file that grows with each, at least: of fewer a program has made its file. Logs do grow, and a part of the
-/// whole that is less than this has a price that their programs know.
+/// Syncs of a file that grows with each, at least: of fewer a program has made its file. Part of the whole that they
+/// cost, at least: logs do grow, and their programs know a lower price.
 const GROWN: u64 = 32;
 const MUCH: f64 = 0.3;
 

@@ -247,7 +247,7 @@ pub(super) mod tests {
             ("met", |a, x| a.digest.commands.sizes[0] = super::super::edges::spread(16, x), 121.0, 120.0),
         ];
         hold_cost(&super::RULE, cut, (60.0, 0.85), edges);
-        // Two at once now, and one larger one later, which takes as long as a small one: a 16th of them, twice the time.
+        // Two at once now, and later one that takes as long: a 16th of the requests, twice the time.
         let side_by_side = || {
             Alone::of(|a| {
                 *a = cut();
