@@ -137,7 +137,9 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let waits = if strict { facts.in_layers(&[Layer::Elevator]) } else { trips };
     // A device that serves them one after the other gives nothing, and one with room for all as much as there is.
     let most = waits * (1.0 - limit / USUAL);
-    let saved = Saved::of(waits * (1.0 - (limit / USUAL).sqrt()), 0.0, most);
+    // Writes that were not kept out are those that come one by one.
+    let late = if of_writes.is_some() { late_writes } else { 1.0 };
+    let saved = Saved::of(late * waits * (1.0 - (limit / USUAL).sqrt()), 0.0, most);
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
@@ -321,7 +323,7 @@ mod tests {
                 20.0,
             ),
         ];
-        hold_cost(&RULE, kept_out, (70.0, 0.8), edges);
+        hold_cost(&RULE, kept_out, (35.0, 0.8), edges);
         let strict = || {
             Alone::of(|a| {
                 full(a, 256.0, 1.0);
