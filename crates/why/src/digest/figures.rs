@@ -174,7 +174,7 @@ pub struct Sync {
     pub files: u64,
     /// Calls of fsync after writes in place, for which fdatasync would do.
     pub in_place: u64,
-    /// Calls of fdatasync of a file that has grown since the one before. Only recordings have it.
+    /// Calls of fdatasync after writes to new places of a file. Only recordings have it.
     pub grown: u64,
     /// Syncs whose task wrote no data in them.
     pub empty: u64,

@@ -55,6 +55,7 @@ pub(super) mod tests {
         let write = |offset| call(1, Op::Write, Some(offset), 10);
         for (calls, counts) in [
             (vec![write(0), fdatasync.clone(), write(10), fdatasync.clone()], [0, 2]),
+            (vec![write(0), fdatasync.clone(), write(5), fdatasync.clone()], [0, 2]),
             (vec![write(0), fsync.clone(), write(0), fsync.clone(), write(10), fsync.clone()], [1, 0]),
             (vec![write(0), fdatasync.clone(), write(0), fdatasync.clone(), write(50), fdatasync.clone()], [0, 1]),
             (vec![fsync.clone(), fdatasync.clone(), call(1, Op::Write, None, 10), fsync.clone()], [0, 0]),

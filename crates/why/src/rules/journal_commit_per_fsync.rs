@@ -95,7 +95,7 @@ const PARTS: Bounds = [0.6, 1.1];
 const GROWN: u64 = 32;
 const MUCH: f64 = 0.3;
 
-/// Syncs of data that was written in place: a commit writes down when; or of a file that grows: how long it is.
+/// Syncs of data that was written in place: a commit writes down when; or to new places: where they are.
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let (sync, syncs) = (&facts.digest.sync, facts.digest.workload.calls[KIND_SYNC]);
     let commits = reads::share(sync.commits, syncs);

@@ -104,6 +104,8 @@ const PARTS: Bounds = [0.3, 1.0];
 /// Bytes that the target's own requests move for each one that it reads and writes, beyond which it uses another file
 /// system, too.
 const ELSEWHERE: f64 = 0.1;
+/// Layers of a call that is served: each wait for it ends with one for a CPU, as that of the server's does.
+const SERVED: [Layer; 3] = [Layer::Lock, Layer::Journal, Layer::Ready];
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     served(facts).or_else(|| looped(facts))
@@ -145,14 +147,12 @@ fn served(facts: &Facts<'_>) -> Option<Cost> {
         let own: u64 = ways.iter().map(|way| d.commands.own_sectors[*way] * SECTOR_BYTES).sum();
         own as f64 <= ELSEWHERE * ways.iter().map(|way| d.workload.bytes[*way]).sum::<u64>() as f64
     };
-    // Each wait for it ends with one for a CPU, as that of the server's does.
-    const IN_CALLS: [Layer; 3] = [Layer::Lock, Layer::Journal, Layer::Ready];
     let waits = if there(&[0, 1]) {
-        facts.in_layers(&[&[Layer::Pause], &IN_CALLS[..]].concat()) - facts.asleep()
+        facts.in_layers(&[&[Layer::Pause], &SERVED[..]].concat()) - facts.asleep()
     } else {
         // It reads there and writes elsewhere, or the other way.
         let way = [0, 1].into_iter().find(|way| there(&[*way]))?;
-        facts.of_kinds(&[way], &IN_CALLS)
+        facts.of_kinds(&[way], &SERVED)
     };
     Some(Cost {
         ns: waits,

@@ -118,12 +118,12 @@ static __always_inline int on_device(u32 dev)
 }
 
 // A block device's own pages are of an inode with its number, in a file system without a device.
-static __always_inline int page_passes(u64 ino, u32 dev, u32 pid, int anybody)
+static __always_inline int page_passes(u64 ino, u32 dev)
 {
 	struct file_id id = { ino, dev, 0 };
 	u32 as_device = ino;
 	if (!by_file && !by_device)
-		return anybody || passes(pid);
+		return 1;
 	if (by_file && bpf_map_lookup_elem(&files, &id))
 		return 1;
 	if (!by_device)
@@ -131,6 +131,12 @@ static __always_inline int page_passes(u64 ino, u32 dev, u32 pid, int anybody)
 	if (!by_file && bpf_map_lookup_elem(&devices, &dev))
 		return 1;
 	return !(dev >> MINORS) && as_device == ino && bpf_map_lookup_elem(&devices, &as_device);
+}
+
+// Without such a filter it depends on the task.
+static __always_inline int page_passes_of(u32 pid, int anybody)
+{
+	return by_file || by_device || anybody || passes(pid);
 }
 
 // Room for a record of this kind, with its head; `pid` is the current task's.
@@ -334,8 +340,11 @@ int BPF_PROG(unplug, struct request_queue *q, unsigned int depth)
 static __always_inline int of_pages(u16 kind, struct inode *inode, u64 index, u64 last, u32 order, int anybody)
 {
 	u64 ino = inode->i_ino;
-	u32 dev = inode->i_sb->s_dev, pid = CURRENT->pid;
-	if (!page_passes(ino, dev, pid, anybody))
+	u32 dev = inode->i_sb->s_dev;
+	if (!page_passes(ino, dev))
+		return 0;
+	u32 pid = CURRENT->pid;
+	if (!page_passes_of(pid, anybody))
 		return 0;
 	struct pages *out = room(sizeof(*out), kind, pid);
 	if (!out)
@@ -384,8 +393,11 @@ static __always_inline int of_window(u16 kind, struct inode *inode, u64 index, s
 				     u64 ahead)
 {
 	u64 ino = inode->i_ino;
-	u32 dev = inode->i_sb->s_dev, pid = CURRENT->pid;
-	if (state != ALL || !page_passes(ino, dev, pid, 0))
+	u32 dev = inode->i_sb->s_dev;
+	if (state != ALL || !page_passes(ino, dev))
+		return 0;
+	u32 pid = CURRENT->pid;
+	if (!page_passes_of(pid, 0))
 		return 0;
 	struct window *out = room(sizeof(*out), kind, pid);
 	if (!out)
@@ -529,11 +541,14 @@ int BPF_PROG(task_renamed, struct task_struct *task, const char *name)
 	return done(out);
 }
 
-// Numbers of calls of 32-bit programs mean others.
-static __always_inline int is_wanted(u64 number, u32 bit, struct task_struct *task)
+static __always_inline int is_wanted(u64 number, u32 bit)
 {
-	if (number >= CALLS || !(calls[number] & bit) || state != ALL)
-		return 0;
+	return number < CALLS && calls[number] & bit && state == ALL;
+}
+
+// Numbers of calls of 32-bit programs mean others.
+static __always_inline int calls_pass(struct task_struct *task)
+{
 	if (bpf_core_field_exists(task->thread_info.status) && task->thread_info.status & 2)
 		return 0;
 	return passes(task->pid);
@@ -573,8 +588,10 @@ static __always_inline int of_call(struct pt_regs *regs, u64 number, u32 pid, in
 SEC("tp_btf/sys_enter")
 int BPF_PROG(enter, struct pt_regs *regs, long number)
 {
+	if (!is_wanted(number, BEGINS))
+		return 0;
 	struct task_struct *task = CURRENT;
-	if (!is_wanted(number, BEGINS, task))
+	if (!calls_pass(task))
 		return 0;
 	if (calls[number & (CALLS - 1)] & FEW)
 		return of_call(regs, number, task->pid, 0);
@@ -585,8 +602,10 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(leave, struct pt_regs *regs, long result)
 {
 	u64 number = number_of(regs);
+	if (!is_wanted(number, ENDS))
+		return 0;
 	struct task_struct *task = CURRENT;
-	if (!is_wanted(number, ENDS, task))
+	if (!calls_pass(task))
 		return 0;
 	struct ended *out = room(sizeof(*out), CALL_END | number, task->pid);
 	if (!out)

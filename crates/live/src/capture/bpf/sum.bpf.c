@@ -3,7 +3,7 @@
 // calls      sys_enter keeps time and file in the place of the task's number, sys_exit adds to the sum; regular files
 //            and block devices only. Of two tasks whose numbers end alike the call that began later counts
 // requests   insert, issue and completion find each other by the request's address
-// tables     arrays with open addressing: the kernel inlines their lookup, and a helper costs as much as all the rest
+// tables     arrays, but for calls with open addressing: the kernel inlines their lookup, and a helper costs as much as all the rest
 // sums       keys have the number of the CPU: each sum has one writer, so nothing is locked; user space merges them
 // names      a new key of a call goes to user space by a ring buffer, which looks up the descriptor
 //
@@ -91,34 +91,40 @@ static __always_inline u32 place_of(u64 key)
 	return (key * 0x9e3779b97f4a7c15) >> 40;
 }
 
-// The entry of a table whose first word is `id`, which is not 0; else, if it is to be made, a free one.
-static __always_inline void *entry_of(void *table, u64 id, int make)
+// The slot of the request at this address; else, if it is to be made, a free one.
+static __always_inline struct slot *slot_of(u64 rq, int make)
 {
 #pragma unroll
 	for (u32 nr = 0; nr < TRIES; nr++) {
-		u32 place = (place_of(id) + nr) & (SLOTS - 1);
-		u64 *entry = bpf_map_lookup_elem(table, &place);
-		if (entry && *entry == id)
-			return entry;
+		u32 place = (place_of(rq) + nr) & (SLOTS - 1);
+		struct slot *slot = bpf_map_lookup_elem(&slots, &place);
+		if (slot && slot->rq == rq)
+			return slot;
 	}
 	if (!make)
 		return NULL;
 #pragma unroll
 	for (u32 nr = 0; nr < TRIES; nr++) {
-		u32 place = (place_of(id) + nr) & (SLOTS - 1);
-		u64 *entry = bpf_map_lookup_elem(table, &place);
-		if (entry && !*entry && !__sync_val_compare_and_swap(entry, 0, id))
-			return entry;
+		u32 place = (place_of(rq) + nr) & (SLOTS - 1);
+		struct slot *slot = bpf_map_lookup_elem(&slots, &place);
+		if (slot && !slot->rq && !__sync_val_compare_and_swap(&slot->rq, 0, rq))
+			return slot;
 	}
 	__sync_fetch_and_add(&lost[1], 1);
 	return NULL;
 }
 
-// The place of a task's call.
-static __always_inline struct call *call_of(u32 task)
+// The place of a task's call, and the call if it is there.
+static __always_inline struct call *call_place(u32 task)
 {
 	u32 place = task & (SLOTS - 1);
 	return bpf_map_lookup_elem(&calls, &place);
+}
+
+static __always_inline struct call *call_of(u32 task)
+{
+	struct call *call = call_place(task);
+	return call && call->task == task ? call : NULL;
 }
 
 // The sum of a key, which is made if there is none.
@@ -208,7 +214,7 @@ static __always_inline void begin(struct task_struct *task, u32 fd, u32 op, u32 
 		return;
 	if ((by_file || by_device) && !is_asked(ino, dev, 0))
 		return;
-	struct call *call = call_of(task->pid);
+	struct call *call = call_place(task->pid);
 	if (!call)
 		return;
 	call->task = task->pid;
@@ -263,7 +269,7 @@ int BPF_PROG(leave, struct pt_regs *regs, long result)
 		return 0;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct call *call = call_of(task->pid);
-	if (!call || call->task != task->pid)
+	if (!call)
 		return 0;
 	u64 ns = bpf_ktime_get_ns() - call->start;
 	struct key key = { what(0, CALL, call->op), call->ino, call->dev, task->tgid };
@@ -286,7 +292,7 @@ static __always_inline struct slot *seen(struct request *rq, u64 at, struct task
 {
 	struct gendisk *gone = disk_of(rq);
 	u32 disk = (u32)gone->major << 20 | gone->first_minor, tgid = task->tgid, flags = rq->cmd_flags & 0xff;
-	struct slot *slot = entry_of(&slots, at, 0);
+	struct slot *slot = slot_of(at, 0);
 	// One that was merged away has no completion, and its address comes again.
 	if (slot && slot->start == rq->start_time_ns)
 		return slot;
@@ -303,7 +309,7 @@ static __always_inline struct slot *seen(struct request *rq, u64 at, struct task
 		dev = BPF_CORE_READ(host, i_sb, s_dev);
 	} else {
 		struct call *call = call_of(task->pid);
-		if (call && call->task == task->pid) {
+		if (call) {
 			ino = call->ino;
 			dev = call->dev;
 		}
@@ -314,7 +320,7 @@ static __always_inline struct slot *seen(struct request *rq, u64 at, struct task
 		return NULL;
 	}
 	if (!slot)
-		slot = entry_of(&slots, at, 1);
+		slot = slot_of(at, 1);
 	if (!slot)
 		return NULL;
 	slot->start = rq->start_time_ns;
@@ -355,7 +361,7 @@ int BPF_PROG(issue, struct request *rq)
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(complete, struct request *rq, int error, unsigned int bytes)
 {
-	struct slot *slot = entry_of(&slots, address(ctx), 0);
+	struct slot *slot = slot_of(address(ctx), 0);
 	if (!slot || bytes < rq->__data_len)
 		return 0;
 	struct key key = { what(slot->disk, DEVICE, slot->op), slot->ino, slot->dev, slot->tgid };
