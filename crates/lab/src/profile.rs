@@ -217,34 +217,51 @@ impl Profile {
         profile
     }
 
+    /// This profile as the commands of a recording, fitted to `seen`, correct it. One that foretells their times is left
+    /// alone but for what it lacks, and takes the most bytes that ever passed for the rate of the link if it is more
+    /// like them then: its times of other sizes are of the same device. Else it is joined with `seen`.
+    pub(crate) fn corrected(self, seen: &Profile, samples: &[Sample]) -> Profile {
+        let of_device = |name: &str| of_field(name).is_some_and(|of| matches!(of.2, To::Device(..)));
+        let trusted = self.clone().with(seen, &|name| !of_device(name));
+        fit::foretells(trusted, seen, samples).unwrap_or_else(|| self.joined(seen))
+    }
+
     /// This profile, with fields and sizes that only `seen` has, and with the times of `seen` where both have a size.
-    pub fn joined(mut self, seen: &Profile) -> Profile {
+    fn joined(self, seen: &Profile) -> Profile {
+        // The probe has loaded the device on purpose: what a recording did not show is no correction.
+        let bounded = |name: &str| matches!(name, "parallel" | "link_mb_s" | "link_gap_us");
+        let mut joined = self.with(seen, &|name| !bounded(name));
+        for (own, rows) in joined.service.rows.iter_mut().zip(&seen.service.rows) {
+            own.retain(|row| rows.iter().all(|seen| seen.sectors.abs_diff(row.sectors) > row.sectors / 16));
+            own.extend(rows.iter().cloned());
+            own.sort_by_key(|row| row.sectors);
+        }
+        joined
+    }
+
+    /// The same with fields that `seen` knows, those of its own that `corrected` does not name excepted, and accesses
+    /// that only `seen` has times of.
+    fn with(mut self, seen: &Profile, corrected: &dyn Fn(&str) -> bool) -> Profile {
         if self.fields.contains_key("slice_ms") {
             // A limit of the control group that the probe ran in is none of the disk.
             self.fields.retain(|name, _| !["slice_ms", "iops_limit", "bw_limit_mb_s"].contains(&name.as_str()));
         }
         for (name, field) in &seen.fields {
-            if field.known || !self.fields.contains_key(name) {
-                // The probe has loaded the device on purpose: what a recording did not show is no correction.
-                let bounded = matches!(name.as_str(), "parallel" | "link_mb_s" | "link_gap_us");
-                let keep = bounded && self.fields.get(name).is_some_and(|own| own.known);
-                if !keep {
-                    self.fields.insert(name.clone(), *field);
-                }
+            let own = self.fields.get(name);
+            if own.is_none_or(|own| field.known && (corrected(name) || !own.known)) {
+                self.fields.insert(name.clone(), *field);
             }
         }
-        for (own, rows) in self.service.rows.iter_mut().zip(&seen.service.rows) {
-            own.retain(|row| rows.iter().all(|seen| seen.sectors.abs_diff(row.sectors) > row.sectors / 16));
-            own.extend(rows.iter().cloned());
-            own.sort_by_key(|row| row.sectors);
+        let seen = &seen.service;
+        for (own, rows) in self.service.rows.iter_mut().zip(&seen.rows).filter(|(own, _)| own.is_empty()) {
+            own.clone_from(rows);
         }
-        let seen = seen.service.clone();
         self.service.flush = seen.flush.or(self.service.flush);
         if self.service.distance.is_empty() {
-            self.service.distance = seen.distance;
+            self.service.distance.clone_from(&seen.distance);
         }
         if self.service.depth.is_empty() {
-            self.service.depth = seen.depth;
+            self.service.depth.clone_from(&seen.depth);
         }
         self
     }

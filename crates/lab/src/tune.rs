@@ -51,7 +51,7 @@ const LEVEL_PREDICTED: f64 = 0.6;
 const TWIN_HALF: f64 = 12.0;
 /// Gain that is worth a change, percent of the time.
 const LEAST: f64 = 2.0;
-/// Gains that differ by less are alike: then fewer changes are better.
+/// Gains that differ by less are alike, percent of the time that is left: then fewer changes are better.
 const ALIKE: f64 = 1.0;
 
 /// Settings together, `KEY` and value.
@@ -203,7 +203,7 @@ impl Tuned {
 fn best(tried: &[Tried]) -> Option<usize> {
     let better = || tried.iter().enumerate().filter(|(_, of)| of.is_better());
     let most = better().map(|(_, of)| of.believed_pct).fold(0.0, f64::max);
-    let alike = better().filter(|(_, of)| of.believed_pct >= most - ALIKE);
+    let alike = better().filter(|(_, of)| 100.0 - of.believed_pct <= (100.0 - most) * (1.0 + ALIKE / 100.0));
     alike.min_by_key(|(_, of)| of.settings.len()).map(|(nr, _)| nr)
 }
 

@@ -29,7 +29,7 @@ use iowhy_why::{Evidence, Side, explain};
 use rayon::prelude::*;
 
 use crate::explain::source::of_the_workload;
-use crate::profile::Profile;
+use crate::profile::{Profile, samples};
 pub use agree::runs;
 use agree::{Run, Traits};
 use calls::Recorded;
@@ -149,7 +149,7 @@ impl Twin {
         Twin::build_on(trace, settings, who, &|stack, trace, device| {
             let seen = Profile::seen(trace, device);
             let profile = match probed {
-                Some(probed) => probed.clone().joined(&seen),
+                Some(probed) => probed.clone().corrected(&seen, &samples(trace, device)),
                 None => seen,
             };
             profile.apply(stack);

@@ -107,6 +107,8 @@ pub struct Signs {
     pub swapped_pages: Option<u64>,
     /// Dirty pages, and those being written.
     pub unwritten_bytes: Option<u64>,
+    /// A hypervisor takes back what has been free for seconds.
+    pub free_memory_goes: Option<bool>,
     /// CPU time in the meantime.
     pub cpu: Option<CpuTime>,
     /// Activity of the disks in the meantime.
@@ -196,6 +198,7 @@ impl Signs {
             swap_used_bytes: swap.map(|(total, free)| total.saturating_sub(free)),
             swapped_pages: before.swapped.zip(after.swapped).map(|(before, after)| after.saturating_sub(before)),
             unwritten_bytes: of("Dirty").zip(of("Writeback")).map(|(dirty, writeback)| dirty + writeback),
+            free_memory_goes: Some(crate::free_memory::is_taken_back()),
             cpu: before.cpu.zip(after.cpu).map(|(before, after)| CpuTime {
                 total: after.total.saturating_sub(before.total),
                 idle: after.idle.saturating_sub(before.idle),
@@ -330,6 +333,16 @@ pub fn disturbances(signs: &Signs) -> Vec<Disturbance> {
             .map_or_else(|| unseen("dirty memory"), |bytes| format!("{} MiB wait to be written", bytes >> 20)),
         "they will be written in the middle of a run: `sync` first",
     );
+    add(
+        "free-memory",
+        signs.free_memory_goes,
+        signs.free_memory_goes.map_or_else(
+            || unseen("the balloon"),
+            |goes| format!("the hypervisor {} free memory back", if goes { "takes" } else { "does not take" }),
+        ),
+        "cached I/O is slower after a pause of seconds, by what the host needs to make memory again: `iowhy run` \
+         touches memory before each run; other programs: compare runs without pauses",
+    );
     let busy = busy_disks(signs);
     add(
         "other-io",
@@ -370,6 +383,7 @@ mod tests {
             swap_used_bytes: Some(5 << 20),
             swapped_pages: Some(0),
             unwritten_bytes: Some(1 << 20),
+            free_memory_goes: Some(false),
             cpu: Some(CpuTime { total: 100, idle: 95, steal: 0 }),
             disks: vec![disk([1, 1])],
             elapsed: Duration::from_millis(250),
@@ -393,7 +407,7 @@ mod tests {
         assert_eq!(judged(&quiet()), (vec![], vec![]));
         let pressed = Some(Pressure { some_avg10_pct: 1.0, full_avg10_pct: 0.0 });
         type Change = fn(&mut Signs, Option<Pressure>);
-        let cases: [(&str, Change); 13] = [
+        let cases: [(&str, Change); 14] = [
             ("governor", |signs, _| signs.machine.governor = Some("schedutil".into())),
             ("turbo", |signs, _| signs.turbo = Some(true)),
             ("clocksource", |signs, _| signs.machine.clocksource = Some("hpet".into())),
@@ -404,6 +418,7 @@ mod tests {
             ("steal", |signs, _| signs.cpu = Some(CpuTime { total: 100, idle: 0, steal: 1 })),
             ("swap", |signs, _| signs.swapped_pages = Some(1)),
             ("dirty-pages", |signs, _| signs.unwritten_bytes = Some(64 << 20)),
+            ("free-memory", |signs, _| signs.free_memory_goes = Some(true)),
             ("other-io", |signs, _| signs.disks = vec![disk([0, 3])]),
             ("other-io", |signs, _| signs.disks = vec![disk([3, 0])]),
             ("other-runs", |signs, _| signs.running = 1),
@@ -419,7 +434,7 @@ mod tests {
     fn what_cannot_be_seen_is_said_to_be_so() {
         let (disturbing, unseen) = judged(&Signs::default());
         assert_eq!(disturbing, [""; 0]);
-        assert_eq!(unseen.len(), 10, "{unseen:?}");
+        assert_eq!(unseen.len(), 11, "{unseen:?}");
         assert!(disturbances(&Signs::default()).iter().all(|it| !it.detail.is_empty() && !it.advice.is_empty()));
     }
 

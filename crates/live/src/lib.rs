@@ -15,6 +15,7 @@ pub mod disk;
 pub mod doctor;
 pub mod engine;
 mod files;
+pub mod free_memory;
 pub mod guard;
 pub mod guest;
 pub mod ledger;

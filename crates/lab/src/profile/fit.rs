@@ -559,6 +559,28 @@ fn improved(mut best: Fitted, tried: &[Sample], seen: &[Seen], found: Shape) -> 
     best
 }
 
+/// Unlikeness up to which a profile foretells commands that it was not fitted to.
+const FORETOLD: f64 = 0.25;
+/// Share of the unlikeness above which the most bytes that passed do not count as a link: commands with little company
+/// fit as well with one.
+const LINKED: f64 = 0.6;
+
+/// A profile that foretells these commands, or is more like them than joined with `seen`: with the link that it has, or
+/// with the most bytes that passed in it or in `seen`.
+pub(super) fn foretells(probed: Profile, seen: &Profile, samples: &[Sample]) -> Option<Profile> {
+    let tried = in_company(&thinned(samples, MOST_TRIED));
+    let score = |profile: &Profile| unlike(&tried, &replayed(profile, &tried));
+    let most = [&probed, seen].iter().filter_map(|of| of.fields.get("seen_mb_s")).map(|of| of.value).reduce(f64::max);
+    let mut linked = probed.clone();
+    let refuted = |link: &&mut Field| !link.known || most.is_some_and(|most| link.value < most);
+    if let (Some(link), Some(most)) = (linked.fields.get_mut("link_mb_s").filter(refuted), most) {
+        *link = Field { value: most, low: most, high: most, known: true, ..*link };
+    }
+    let (alone, with) = (score(&probed), score(&linked));
+    let (best, profile) = if with < alone * LINKED { (with, linked) } else { (alone, probed) };
+    (best <= FORETOLD || best < score(&profile.clone().joined(seen))).then_some(profile)
+}
+
 /// A profile of these commands.
 pub(super) fn fit(samples: &[Sample]) -> Profile {
     let tried = &thinned(samples, MOST_TRIED)[..];

@@ -157,12 +157,41 @@ fn a_stack_takes_device_and_machine() {
 #[test]
 fn a_probe_is_corrected_by_what_a_recording_has_seen() {
     let probe = fit::fit(&probed("fixed", &[("service_us", 500), ("servers", 4)], 1));
-    let seen = fit::fit(&probed("fixed", &[("service_us", 800)], 1)[..300]);
-    let both = probe.clone().joined(&seen);
+    let slower = &probed("fixed", &[("service_us", 800)], 1)[..300];
+    let both = probe.clone().corrected(&fit::fit(slower), slower);
     assert_eq!(value(&both, "read_4k_us").round(), 800.0);
     assert_eq!(value(&both, "read_128k_us"), value(&probe, "read_128k_us"));
     assert_eq!(value(&both, "parallel"), 4.0);
     assert_eq!(both.service.rows[0].iter().map(|row| row.sectors).collect::<Vec<_>>(), [8, 256]);
+}
+
+/// Two reads of 256 KiB at a time take twice as long as one: by the link, not by what the flash needs for the size.
+#[test]
+fn a_probe_that_foretells_a_recording_keeps_its_times() {
+    let probe = fit::fit(&probed("ssd-sata-2011", &[], 1));
+    let mut device = (find(DEVICES, "ssd-sata-2011").expect("a device").build)(
+        &find(DEVICES, "ssd-sata-2011").expect("a device").defaults(),
+        Rng::stream(1, "device"),
+    );
+    let mut place = 0;
+    let two = load(&mut *device, 1_000_000, 2, 400, || {
+        place += 512;
+        (place, 512)
+    });
+    let seen = fit::fit(&two);
+    let corrected = probe.clone().corrected(&seen, &two);
+    assert!(seen.service.rows[1].iter().any(|row| row.sectors == 512));
+    assert!(corrected.service.rows[1].iter().all(|row| row.sectors != 512));
+    let rate = value(&corrected, "link_mb_s");
+    assert!((rate - 252.0).abs() < 5.0, "{rate}");
+    // Half as many of twice the size: no faster.
+    let larger: Vec<Sample> = two.iter().map(|of| Sample { sectors: 1024, sector: 2 * of.sector, ..*of }).collect();
+    let took = |samples: &[Sample]| {
+        let of = corrected.predicted(samples);
+        (of.iter().map(|of| of.done).max().unwrap_or(0) - of[0].at) as f64
+    };
+    let ratio = took(&larger[..200]) / took(&two);
+    assert!((ratio - 1.0).abs() < 0.1, "{ratio}");
 }
 
 #[test]

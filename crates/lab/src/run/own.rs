@@ -23,6 +23,7 @@ use std::time::{Duration, SystemTime};
 
 use iowhy_live::capture::{Captured, Level};
 use iowhy_live::command::{Running, Usage};
+use iowhy_live::free_memory;
 use iowhy_live::machine::{Disk, Machine};
 use iowhy_live::signal;
 use iowhy_text::diagnose::{Problem, Severity};
@@ -300,6 +301,7 @@ impl Backend for OwnCommand {
             _ => ShellTime::default(),
         };
         self.hook("the preparation", self.prepare.as_ref(), Signals::End)?;
+        free_memory::touch(free_memory::OF_A_COMMAND);
         let began = SystemTime::now();
         let mut ended = run(&self.program(), self.show_output, making.trace(), Signals::End)?;
         if !ended.status.success() && !self.ignore_failure {

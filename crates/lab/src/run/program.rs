@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use iowhy_live::disk::Spec;
+use iowhy_live::free_memory;
 use iowhy_live::machine::{Disk, Machine};
 use iowhy_text::diagnose::Problem;
 use serde_json::{Map, json};
@@ -121,6 +122,7 @@ impl Program {
             _ => ProgramError::Start { name: self.name, source },
         };
         let _signals = iowhy_live::signal::Guard::take();
+        free_memory::touch(free_memory::OF_A_COMMAND);
         let (clock, started_at) = (Instant::now(), SystemTime::now());
         let mut child = Command::new(self.name)
             .args(&self.arguments)

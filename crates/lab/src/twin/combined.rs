@@ -5,7 +5,7 @@
 //!           nearest of those that save as much; again until none saves more
 //! pruned    what the rest saves without a setting, it is not changed for
 //! distinct  further combinations, the best first, that are far from those before: another word, or a number four
-//!           times as large, of a setting that matters
+//!           times as large, of a setting that matters; then those as good as the best, at half or twice a number
 //! ```
 //! Source: coordinate descent. Known limits: two settings that help only together are not found; the search draws the
 //! device's times once, and only what is chosen is simulated with all draws.
@@ -23,12 +23,17 @@ const EVENTS: u64 = 30_000_000;
 const LEAST_RUNS: u64 = 40;
 /// Further savings from which on a value is another one, percent of the time.
 const MORE: f64 = 0.5;
-/// Differences of savings that do not matter, percent of the time.
+/// Differences that do not matter, percent of the time that is left.
 const ALIKE: f64 = 1.0;
 /// Rounds of the descent.
 const ROUNDS: usize = 3;
-/// A number is far from another one that is this many times as large.
+/// A number is far from another one that is this many times as large, and near it if it is half of that.
 const FAR: f64 = 4.0;
+
+/// Whether a saving is as good as another one, percent.
+fn as_good(saves: f64, other: f64) -> bool {
+    100.0 - saves <= (100.0 - other) * (1.0 + ALIKE / 100.0)
+}
 
 /// Settings together, and what they save.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,7 +120,7 @@ impl Search<'_> {
                     continue;
                 }
                 let near = |point: &&Point| self.distance(knob, point.get(&knob), None);
-                let enough = around.iter().filter(|point| self.saved(point) >= most - ALIKE);
+                let enough = around.iter().filter(|point| as_good(self.saved(point), most));
                 if let Some(found) = enough.min_by(|a, b| near(a).total_cmp(&near(b))) {
                     best = found.clone();
                 }
@@ -132,7 +137,7 @@ impl Search<'_> {
             let mut without = point.clone();
             without.remove(&knob);
             self.look(vec![without.clone()]);
-            if self.saved(&without) >= self.saved(&point) - ALIKE {
+            if as_good(self.saved(&without), self.saved(&point)) {
                 point = without;
             }
         }
@@ -151,19 +156,21 @@ impl Search<'_> {
     /// Points far from one another, the best first.
     fn distinct(&self, best: Point, most: usize) -> Vec<Point> {
         let matter = self.that_matter();
-        let far = |a: &Point, b: &Point| {
-            matter.iter().any(|knob| self.distance(*knob, a.get(knob), b.get(knob)) >= FAR.log2() - 0.1)
+        let apart = |a: &Point, b: &Point, times: f64| {
+            matter.iter().any(|knob| self.distance(*knob, a.get(knob), b.get(knob)) >= times.log2() - 0.1)
         };
+        let most_saved = if best.is_empty() { f64::INFINITY } else { self.saved(&best) };
         let mut chosen: Vec<Point> = Vec::new();
         let mut rest: Vec<(&Point, f64)> = self.known.iter().map(|(point, saved)| (point, *saved)).collect();
         // Of those that save as much the one with fewer changes.
         rest.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.len().cmp(&b.0.len())));
         chosen.extend((!best.is_empty()).then_some(best));
-        for (point, saved) in rest {
-            let like_now = !far(point, &Point::new());
-            let new = chosen.iter().all(|known| far(known, point));
-            if chosen.len() < most && saved.is_finite() && !like_now && new {
-                chosen.push(point.clone());
+        for (times, least) in [(FAR, f64::NEG_INFINITY), (FAR / 2.0, most_saved)] {
+            for (point, saved) in &rest {
+                let new = chosen.iter().chain([&Point::new()]).all(|known| apart(known, point, times));
+                if chosen.len() < most && saved.is_finite() && new && as_good(*saved, least) {
+                    chosen.push((*point).clone());
+                }
             }
         }
         chosen

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use iowhy_live::capture::monotonic_ns;
 use iowhy_live::command::Running;
 use iowhy_live::ledger::{Ledger, LedgerError};
-use iowhy_live::{cache, signal};
+use iowhy_live::{cache, free_memory, signal};
 use iowhy_stack::trace::{Inode, Seen, Trace};
 use iowhy_stack::units::Nanos;
 use iowhy_stats::signed_rank;
@@ -152,6 +152,7 @@ impl Target<'_> {
             return self.of_tasks(opened_only);
         };
         make_cold(&self.files);
+        free_memory::touch(free_memory::OF_A_COMMAND);
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let running = Running::spawn(command).map_err(|error| TrialError::Command(program.clone(), error))?;
