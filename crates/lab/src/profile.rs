@@ -217,9 +217,9 @@ impl Profile {
         profile
     }
 
-    /// This profile as the commands of a recording, fitted to `seen`, correct it. One that foretells their times is left
-    /// alone but for what it lacks, and takes the most bytes that ever passed for the rate of the link if it is more
-    /// like them then: its times of other sizes are of the same device. Else it is joined with `seen`.
+    /// This profile as corrected by the commands of a recording, fitted to `seen`. One that foretells their times keeps
+    /// its own, and takes the most bytes that ever passed for the rate of the link if it is more like them then: its
+    /// times of other sizes are of the same device. Else it is joined with `seen`.
     pub(crate) fn corrected(self, seen: &Profile, samples: &[Sample]) -> Profile {
         let of_device = |name: &str| of_field(name).is_some_and(|of| matches!(of.2, To::Device(..)));
         let trusted = self.clone().with(seen, &|name| !of_device(name));

@@ -341,25 +341,45 @@ fn others(trace: &Trace, tree: &BTreeSet<u32>) -> BTreeMap<(Dev, String), u64> {
     found
 }
 
-/// Sleeps that the workload's tasks asked for, by process. A wait for descriptors that its time ends is one if the task
-/// has made calls since the last, or others of the process that it waits for shortly: rates are limited so, and servers
-/// without work wait so, too.
+/// Sleeps that the workload's tasks asked for, by process: those before a call of the task, and those after which it
+/// wakes another of them. Without either it looks after something now and then.
+///
+/// A wait for descriptors that its time ends is one if the task has made calls since the last, or others of the process
+/// that it waits for shortly: rates are limited so, and servers without work wait so, too.
 fn sleeps(trace: &Trace, joined: &Joined) -> Vec<cost::Sleeps> {
     const CLONE_THREAD: u64 = 0x1_0000;
     // With more time it is the turn of a service that looks after itself.
     const SHORTLY: u64 = 50_000_000;
+    // A timer is no more exact (`timer_slack_ns`): what takes less has not waited, but looked.
+    const LEAST: u64 = 50_000;
     let own = |pid: u32| joined.tree.as_ref().is_none_or(|tree| tree.contains(&pid));
     let process_of = |processes: &BTreeMap<u32, u32>, pid| processes.get(&pid).copied().unwrap_or(pid);
     // By thread; those from before the recording count as processes.
     let mut process: BTreeMap<u32, u32> = BTreeMap::new();
     let (mut open, mut at_work, mut others) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-    let mut asleep: BTreeMap<u32, (u64, f64)> = BTreeMap::new();
+    // Sleeps since a task's last call.
+    let (mut since_call, mut asleep): (BTreeMap<u32, Vec<u64>>, BTreeMap<u32, (u64, f64)>) = Default::default();
+    let counts = |asleep: &mut BTreeMap<u32, (u64, f64)>, pid: u32, slept: &[u64]| {
+        if !slept.is_empty() {
+            let (times, ns) = asleep.entry(pid).or_default();
+            *times += slept.len() as u64;
+            *ns += slept.iter().sum::<u64>() as f64;
+        }
+    };
     for record in trace.records.iter().filter(|record| own(record.pid)) {
         let of = process_of(&process, record.pid);
         let Seen::Other { name, fields } = &record.seen else {
-            if let Seen::CallStart { .. } = record.seen {
-                at_work.insert(record.pid);
-                others.insert(of);
+            match record.seen {
+                Seen::CallStart { .. } => {
+                    at_work.insert(record.pid);
+                    others.insert(of);
+                    counts(&mut asleep, record.pid, &since_call.remove(&record.pid).unwrap_or_default());
+                }
+                Seen::Wake { pid } if own(pid) => {
+                    let last = since_call.get_mut(&record.pid).and_then(Vec::pop);
+                    counts(&mut asleep, record.pid, last.as_slice());
+                }
+                _ => {}
             }
             continue;
         };
@@ -381,12 +401,15 @@ fn sleeps(trace: &Trace, joined: &Joined) -> Vec<cost::Sleeps> {
         } else if let Some(since) = open.remove(&record.pid) {
             let slept = record.at.saturating_sub(since).0;
             let mut limited = || at_work.remove(&record.pid) || slept < SHORTLY && others.remove(&of);
-            if !waits || field(fields, "ret") == Some("0") && limited() {
-                let (times, ns) = asleep.entry(record.pid).or_default();
-                *times += 1;
-                *ns += slept as f64;
+            if !waits {
+                since_call.entry(record.pid).or_default().push(slept);
+            } else if slept >= LEAST && field(fields, "ret") == Some("0") && limited() {
+                counts(&mut asleep, record.pid, &[slept]);
             }
         }
+    }
+    for (pid, slept) in since_call {
+        counts(&mut asleep, pid, slept.last_chunk::<1>().map_or(&[], |last| last));
     }
     let of = |pid| process_of(&process, pid);
     let mut found: BTreeMap<u32, cost::Sleeps> = BTreeMap::new();
@@ -654,6 +677,40 @@ mod tests {
             let of = |nr: u64| (Nanos(nr * 10_000_000), if nr < at { before } else { after } + nr % 7);
             let calls: Vec<(Nanos, u64)> = (0..200).map(of).collect();
             assert_eq!(onset(&calls).map(|onset| onset.at_s), expected, "{before} to {after} at {at}");
+        }
+    }
+
+    #[test]
+    fn sleeps_are_those_of_tasks_that_go_on_with_the_work() {
+        // What follows a sleep of task 7; whether each of three such sleeps counts.
+        for (call, ret, ns, after, each) in [
+            ("clock_nanosleep", 0, 200_000, "job-7 [000] ..... 0.TIME: sys_read(fd: 3, buf: 0, count: 1000)", true),
+            ("clock_nanosleep", 0, 200_000, "job-7 [000] ..... 0.TIME: sched_waking: pid=8", true),
+            ("clock_nanosleep", 0, 200_000, "job-8 [000] ..... 0.TIME: sys_read(fd: 3, buf: 0, count: 1000)", false),
+            ("clock_nanosleep", 0, 200_000, "job-7 [000] ..... 0.TIME: sched_waking: pid=9", false),
+            ("epoll_wait", 0, 50_000, "job-7 [000] ..... 0.TIME: sys_read(fd: 3, buf: 0, count: 1000)", true),
+            ("epoll_wait", 0, 49_000, "job-7 [000] ..... 0.TIME: sys_read(fd: 3, buf: 0, count: 1000)", false),
+            ("epoll_wait", 1, 200_000, "job-7 [000] ..... 0.TIME: sys_read(fd: 3, buf: 0, count: 1000)", false),
+        ] {
+            let mut text = "# tracer: nop\n".to_owned();
+            let mut line = |at: u64, of: &str| text.push_str(&format!("{}\n", of.replace("TIME", &format!("{at:09}"))));
+            line(1, "job-7 [000] ..... 0.TIME: sys_read(fd: 3, buf: 0, count: 1000)");
+            for nr in 0..3 {
+                let from = 1_000_000 * (nr + 1);
+                line(from, &format!("job-7 [000] ..... 0.TIME: syscalls:sys_enter_{call}: __syscall_nr=1"));
+                line(
+                    from + ns,
+                    &format!("job-7 [000] ..... 0.TIME: syscalls:sys_exit_{call}: __syscall_nr=1 ret={ret}"),
+                );
+                line(from + ns + 10, after);
+            }
+            let mut problems = iowhy_text::diagnose::Problems::default();
+            let trace = iowhy_trace::format::read("t.trace", text.as_bytes(), &mut problems).expect("a trace");
+            let joined = Joined { tree: Some([7, 8].into()), ..Joined::default() };
+            let times: u64 = sleeps(&trace, &joined).iter().map(|of| of.times).sum();
+            // The last one has nothing behind it that would tell.
+            let expected = if each { 3 } else { u64::from(call == "clock_nanosleep") };
+            assert_eq!(times, expected, "{call} {ret} {ns} {after}");
         }
     }
 

@@ -142,9 +142,10 @@ const LOOPED: u64 = 300;
 /// The same where each takes as long as a disk turns, ns.
 const SLOW_LOOP: u64 = 100;
 const A_TURN: f64 = 4e6;
-/// Bytes written for each at most, and where they are slow: a disk writes more in a tenth of the time.
-const LITTLE: f64 = 65536.0;
-const LITTLE_OF_SLOW: f64 = 131_072.0;
+/// Bytes written for each at most, 64 KiB and what else a program writes, and twice as many where they are slow: a disk
+/// writes more in a tenth of the time.
+const LITTLE: f64 = 69_632.0;
+const LITTLE_OF_SLOW: f64 = 139_264.0;
 /// Part of a command's time that they take.
 const MOST: f64 = 0.5;
 /// Time of all syncs, as a factor of that by the clock: of more, tasks sync at once.
@@ -243,7 +244,7 @@ mod tests {
         }
         let edges: &[AloneEdge] = &[
             ("LOOPED", |a, x| a.digest.workload.calls[2] = x as u64, 300.0, 299.0),
-            ("LITTLE", |a, x| a.digest.workload.bytes[1] = x as u64, 2000.0 * 65536.0, 2000.0 * 65537.0),
+            ("LITTLE", |a, x| a.digest.workload.bytes[1] = x as u64, 2000.0 * 69_632.0, 2000.0 * 69_633.0),
             ("MOST", most, 500_000.0, 499_999.0),
             ("TOGETHER", |a, x| a.digest.latency[2] = spread(2000, x), 480.0, 481.0),
         ];
@@ -259,7 +260,7 @@ mod tests {
         let edges: &[AloneEdge] = &[
             ("SLOW_LOOP", |a, x| a.digest.workload.calls[2] = x as u64, 100.0, 99.0),
             ("A_TURN", |a, x| a.digest.time.ns[2][Layer::Device as usize] = x, 4e8, 3.99e8),
-            ("LITTLE_OF_SLOW", |a, x| a.digest.workload.bytes[1] = x as u64, 100.0 * 131_072.0, 100.0 * 131_073.0),
+            ("LITTLE_OF_SLOW", |a, x| a.digest.workload.bytes[1] = x as u64, 100.0 * 139_264.0, 100.0 * 139_265.0),
         ];
         hold_cost(&RULE, slow, (80.0, 0.8), edges);
         let mut foreign = slow();
