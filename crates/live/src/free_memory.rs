@@ -23,8 +23,9 @@ const REPORTING: usize = 5;
 /// Memory that a command whose needs nobody knows finds ready, and the most that is touched for anything: bytes.
 pub const OF_A_COMMAND: u64 = 256 << 20;
 const MOST: u64 = 2 << 30;
-/// Bytes touched between two looks for a signal.
+/// Bytes touched between two looks for a signal, and the least that is worth it: two blocks.
 const PART: u64 = 64 << 20;
+const LEAST: u64 = 4 << 20;
 
 /// Whether a hypervisor takes free memory back.
 pub fn is_taken_back() -> bool {
@@ -42,16 +43,17 @@ fn reports(device: &Path) -> bool {
 
 /// Touches free memory where a hypervisor takes it back, half of what is free at most; ends early at a signal.
 pub fn touch(bytes: u64) {
-    if !is_taken_back() {
+    if bytes < LEAST || !is_taken_back() {
         return;
     }
     let system = rustix::system::sysinfo();
     let free = (system.freeram as u64).saturating_mul(u64::from(system.mem_unit));
     // What a control group may have is shared with the page cache.
     let most = machine::memory_limit().map_or(free / 2, |limit| (free / 2).min(limit / 4)).min(MOST);
-    let parts = bytes.min(most).div_ceil(PART);
-    let touched = (0..parts).take_while(|_| !signal::raised()).map_while(|_| {
-        let part = Mapping::anonymous(PART as usize, MapFlags::PRIVATE).ok()?;
+    let bytes = bytes.min(most);
+    let parts = (0..bytes.div_ceil(PART)).map(|nr| (bytes - nr * PART).min(PART));
+    let touched = parts.take_while(|_| !signal::raised()).map_while(|part| {
+        let part = Mapping::anonymous(part as usize, MapFlags::PRIVATE).ok()?;
         part.advise(Advice::LinuxHugepage);
         part.advise(Advice::LinuxPopulateWrite);
         Some(part)

@@ -242,6 +242,16 @@ pub struct Mount {
     pub super_options: String,
 }
 
+/// File systems that wait for another machine or process.
+const REMOTE: [&str; 7] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "autofs"];
+
+impl Mount {
+    /// Another machine or process serves it: to look at a file may take long, or for ever.
+    pub fn is_served(&self) -> bool {
+        REMOTE.contains(&self.filesystem.as_str()) || self.filesystem.starts_with("fuse")
+    }
+}
+
 /// All mounts in `/proc/self/mountinfo`, in its order: of two at one place the later hides the earlier.
 pub fn mounts(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(mount).collect()

@@ -91,6 +91,27 @@ pub(super) struct Watch {
     own: BTreeMap<u32, [u64; 2]>,
     pressure: BTreeMap<String, u64>,
     asleep: BTreeMap<String, u64>,
+    /// Mounts that others serve, whose opens nobody tells, and descriptors of threads there.
+    mounts: Vec<machine::Mount>,
+    served: BTreeMap<(u32, i32), Dev>,
+}
+
+/// Descriptors of a process that are looked at, and threads.
+const MOST: usize = 256;
+/// Part of all calls from which on a file system that others serve is what the workload works on.
+const MOSTLY: f64 = 0.5;
+
+/// The file systems of `served` descriptors that most calls are on.
+fn mostly_on(trace: &Trace, served: &BTreeMap<(u32, i32), Dev>) -> BTreeSet<Dev> {
+    let (mut all, mut on) = (0, BTreeMap::<Dev, u64>::new());
+    for record in &trace.records {
+        let Seen::CallStart { fd, .. } = record.seen else { continue };
+        all += 1;
+        if let Some(dev) = served.get(&(record.pid, fd)) {
+            *on.entry(*dev).or_default() += 1;
+        }
+    }
+    on.into_iter().filter(|(_, nr)| *nr as f64 > MOSTLY * f64::from(all)).map(|(dev, _)| dev).collect()
 }
 
 /// A hundredth of a second, in which the kernel shows CPU times, ns.
@@ -148,6 +169,27 @@ impl Watch {
             own: BTreeMap::new(),
             pressure: pressure(),
             asleep: asleep(),
+            mounts: machine::current_mounts().into_iter().filter(machine::Mount::is_served).collect(),
+            served: BTreeMap::new(),
+        }
+    }
+
+    /// Notes the descriptors of a process that are on file systems which others serve, without asking these.
+    fn look_at_descriptors(&mut self, pid: u32) {
+        if self.mounts.is_empty() {
+            return;
+        }
+        let numbers = |folder: String| -> Vec<u32> {
+            let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+            names.filter_map(|name| name.to_str()?.parse().ok()).take(MOST).collect()
+        };
+        let mut threads: Option<Vec<u32>> = None;
+        for fd in numbers(format!("/proc/{pid}/fd")) {
+            let Ok(path) = fs::read_link(format!("/proc/{pid}/fd/{fd}")) else { continue };
+            let Some(mount) = machine::mount_of(&self.mounts, &path) else { continue };
+            let dev = Dev::new(mount.number.0, mount.number.1);
+            let threads = threads.get_or_insert_with(|| numbers(format!("/proc/{pid}/task")));
+            self.served.extend(threads.iter().map(|thread| ((*thread, fd as i32), dev)));
         }
     }
 
@@ -166,6 +208,7 @@ impl Watch {
                 continue;
             }
             self.groups.extend(machine::control_groups(pid));
+            self.look_at_descriptors(pid);
             if let Some(status) = fs::read_to_string(format!("/proc/{pid}/stat")).ok()
                 && let Some((_, rest)) = status.rsplit_once(')')
             {
@@ -246,7 +289,7 @@ impl Watch {
         }
         set("machine", "cpus", &machine.cpus.map(|cpus| cpus.to_string()).unwrap_or_default());
         set("machine", "options", &text("/proc/cmdline").unwrap_or_default());
-        disks(&captured.trace, &mut set);
+        disks(&captured.trace, &mostly_on(&captured.trace, &self.served), &mut set);
         let mut count = |key: &str, value: u64| {
             lines.push(("iowhy:counter", format!("key={key} value={value}")));
         };
@@ -307,8 +350,8 @@ fn backing(mount: &machine::Mount) -> Option<PathBuf> {
     (major == 0).then(|| Path::new("/sys/class/bdi").join(format!("0:{minor}")))
 }
 
-/// Queues of the disks that had requests, most first, and the file systems on them.
-fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
+/// Queues of the disks that had requests, most first, and the file systems on them; `on` has others.
+fn disks(trace: &Trace, on: &BTreeSet<Dev>, set: &mut dyn FnMut(&str, &str, &str)) {
     let tree = join::beside::tree(trace, &join::Who::default());
     let mut requests: BTreeMap<Dev, u64> = BTreeMap::new();
     // Those of the workload, of others, and of kernel threads, which work for either.
@@ -381,7 +424,7 @@ fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
         let dev = Dev::new(mount.number.0, mount.number.1);
         // Whoever only moves and removes names opens nothing: the journal's thread writes for it.
         let [own, others, kernels] = systems.each_ref().map(|of| of.contains(&dev));
-        if (own || kernels && !others) && !KERNELS_OWN.contains(&mount.filesystem.as_str()) {
+        if (own || on.contains(&dev) || kernels && !others) && !KERNELS_OWN.contains(&mount.filesystem.as_str()) {
             let point = mount.point.display().to_string().replace(' ', "_");
             set(&point, "filesystem", &mount.filesystem);
             set(&point, "mount_options", &mount.all_options());
@@ -392,6 +435,32 @@ fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
             if let Some(window) = backing(&mount).and_then(|folder| text(folder.join("read_ahead_kb"))) {
                 set(&point, "read_ahead_kb", &window);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_most_calls_are_on_is_where_the_workload_works() {
+        let [served, other] = [60, 61].map(|minor| Dev::new(0, minor));
+        let descriptors = [((7, 3), served), ((8, 3), served), ((7, 4), other)].into();
+        let call = |(pid, fd)| {
+            let seen = Seen::CallStart { op: iowhy_stack::event::Op::Read, fd, offset: None, len_bytes: 1 };
+            Record { at: Nanos(0), cpu: 0, pid, seen }
+        };
+        for (calls, expected) in [
+            (vec![(7, 3), (8, 3), (7, 5)], vec![served]),
+            (vec![(7, 3), (7, 5)], vec![]),
+            (vec![(9, 3), (9, 3), (7, 4)], vec![]),
+            (vec![(7, 4), (7, 4), (7, 3)], vec![other]),
+            (vec![], vec![]),
+        ] {
+            let records = calls.iter().copied().map(call).collect();
+            let found = mostly_on(&Trace { records, ..Trace::default() }, &descriptors);
+            assert_eq!(found.into_iter().collect::<Vec<_>>(), expected, "{calls:?}");
         }
     }
 }

@@ -358,7 +358,8 @@ fn sleeps(trace: &Trace, joined: &Joined) -> Vec<cost::Sleeps> {
     let mut process: BTreeMap<u32, u32> = BTreeMap::new();
     let (mut open, mut at_work, mut others) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
     // Sleeps since a task's last call.
-    let (mut since_call, mut asleep): (BTreeMap<u32, Vec<u64>>, BTreeMap<u32, (u64, f64)>) = Default::default();
+    let mut since_call: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    let mut asleep: BTreeMap<u32, (u64, f64)> = BTreeMap::new();
     let counts = |asleep: &mut BTreeMap<u32, (u64, f64)>, pid: u32, slept: &[u64]| {
         if !slept.is_empty() {
             let (times, ns) = asleep.entry(pid).or_default();

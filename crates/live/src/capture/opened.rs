@@ -34,9 +34,6 @@ use iowhy_stack::units::Nanos;
 
 use crate::{machine, mark};
 
-/// File systems that wait for another machine or process.
-const REMOTE: [&str; 7] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "autofs"];
-
 /// The most notifications that are kept.
 const MOST: usize = 1 << 20;
 
@@ -114,16 +111,13 @@ pub(super) fn fdinfo(text: &str) -> (u64, bool) {
 /// Open files of these processes.
 pub(super) fn held(pids: &[u32]) -> Vec<OpenDescriptor> {
     let mounts = machine::current_mounts();
-    let remote: Vec<&Path> = (mounts.iter())
-        .filter(|mount| REMOTE.contains(&mount.filesystem.as_str()) || mount.filesystem.starts_with("fuse"))
-        .map(|mount| mount.point.as_path())
-        .collect();
+    let served = || mounts.iter().filter(|mount| mount.is_served());
     let mut all = Vec::new();
     for pid in pids {
         for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
             let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             let Ok(path) = fs::read_link(entry.path()) else { continue };
-            if remote.iter().any(|point| path.starts_with(point)) {
+            if served().any(|mount| path.starts_with(&mount.point)) {
                 continue;
             }
             let Ok(metadata) = fs::metadata(entry.path()) else { continue };
@@ -202,7 +196,7 @@ impl Opens {
         let group = unsafe { made(libc::fanotify_init(flags, (libc::O_RDONLY | libc::O_LARGEFILE) as u32).into()) }?;
         let mut folders = BTreeMap::new();
         for mount in machine::current_mounts() {
-            if REMOTE.contains(&mount.filesystem.as_str()) || mount.filesystem.starts_with("fuse") {
+            if mount.is_served() {
                 continue;
             }
             let Ok(folder) = File::open(&mount.point) else { continue };
