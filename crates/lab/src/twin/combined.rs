@@ -5,7 +5,7 @@
 //!           nearest of those that save as much; again until none saves more
 //! pruned    what the rest saves without a setting, it is not changed for
 //! distinct  further combinations, the best first, that are far from those before: another word, or a number four
-//!           times as large, of a setting that matters; then those as good as the best, at half or twice a number
+//!           times as large, of a setting that matters; then those at half or twice a number that are nearly as good
 //! ```
 //! Source: coordinate descent. Known limits: two settings that help only together are not found; the search draws the
 //! device's times once, and only what is chosen is simulated with all draws.
@@ -25,14 +25,16 @@ const LEAST_RUNS: u64 = 40;
 const MORE: f64 = 0.5;
 /// Differences that do not matter, percent of the time that is left.
 const ALIKE: f64 = 1.0;
+/// Those that the twin may have wrong, likewise.
+const NEARLY: f64 = 20.0;
 /// Rounds of the descent.
 const ROUNDS: usize = 3;
 /// A number is far from another one that is this many times as large, and near it if it is half of that.
 const FAR: f64 = 4.0;
 
-/// Whether a saving is as good as another one, percent.
-fn as_good(saves: f64, other: f64) -> bool {
-    100.0 - saves <= (100.0 - other) * (1.0 + ALIKE / 100.0)
+/// Whether a saving is as good as another one, to a percentage of the time that is left; percent.
+fn as_good(saves: f64, other: f64, but_for: f64) -> bool {
+    100.0 - saves <= (100.0 - other) * (1.0 + but_for / 100.0)
 }
 
 /// Settings together, and what they save.
@@ -120,7 +122,7 @@ impl Search<'_> {
                     continue;
                 }
                 let near = |point: &&Point| self.distance(knob, point.get(&knob), None);
-                let enough = around.iter().filter(|point| as_good(self.saved(point), most));
+                let enough = around.iter().filter(|point| as_good(self.saved(point), most, ALIKE));
                 if let Some(found) = enough.min_by(|a, b| near(a).total_cmp(&near(b))) {
                     best = found.clone();
                 }
@@ -137,7 +139,7 @@ impl Search<'_> {
             let mut without = point.clone();
             without.remove(&knob);
             self.look(vec![without.clone()]);
-            if as_good(self.saved(&without), self.saved(&point)) {
+            if as_good(self.saved(&without), self.saved(&point), ALIKE) {
                 point = without;
             }
         }
@@ -168,7 +170,7 @@ impl Search<'_> {
         for (times, least) in [(FAR, f64::NEG_INFINITY), (FAR / 2.0, most_saved)] {
             for (point, saved) in &rest {
                 let new = chosen.iter().chain([&Point::new()]).all(|known| apart(known, point, times));
-                if chosen.len() < most && saved.is_finite() && new && as_good(*saved, least) {
+                if chosen.len() < most && saved.is_finite() && new && as_good(*saved, least, NEARLY) {
                     chosen.push((*point).clone());
                 }
             }
