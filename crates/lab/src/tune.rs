@@ -11,7 +11,8 @@
 //! judge        the interval of each from what is left of the blocks (`stats::blocks`): the best is one that is surely
 //!              better, and by 2 % at least; else what is there stays. Of a saving that the twin or a rule predicted,
 //!              the trial is the second witness: a narrower interval is enough, and the twin's prediction counts as one
-//!              more measurement, with the spread that its predictions have been seen to have
+//!              more measurement, with the spread that its predictions have been seen to have, if the trial does not
+//!              refute it
 //! keep         a rule of udev, a unit of systemd, a line for sysctl                       (`keep`)
 //! ```
 //! Limits: a job has to do the same work each time; a gain that needs a setting which the twin has wrong and nobody
@@ -122,7 +123,8 @@ impl Tried {
     /// Takes the trial: a saving with its interval, and half of the interval that is enough for what was predicted.
     fn judged(mut self, obtained: Saving, half: f64) -> Tried {
         (self.obtained, self.believed_pct, self.least_pct) = (obtained, obtained.pct, obtained.ci_pct[0]);
-        if self.is_expected() && half.is_finite() {
+        let refuted = |of: Saving| !(obtained.ci_pct[0]..=obtained.ci_pct[1]).contains(&of.pct);
+        if self.is_expected() && !self.predicted.is_some_and(refuted) && half.is_finite() {
             self.least_pct = obtained.pct - half;
             if let Some(predicted) = self.predicted {
                 // Two measurements, each weighed by its precision.

@@ -63,7 +63,9 @@ fn a_prediction_counts_as_one_more_measurement() {
     // Predicted, obtained, half of its interval; believed, and what it surely is.
     for (predicted, obtained, half, expected) in [
         (Some(30.0), 20.0, TWIN_HALF, [25.0, 25.0 - TWIN_HALF / 2.0_f64.sqrt()]),
-        (Some(30.0), -9.0, 1e-9, [-9.0, -9.0]),
+        (Some(30.0), 10.0, 1e-9, [10.0, 10.0]),
+        // Outside the interval of the trial, which refutes it.
+        (Some(74.0), 10.0, 8.0, [10.0, -10.0]),
         (None, 20.0, 5.0, [20.0, 0.0]),
         (Some(30.0), 20.0, f64::INFINITY, [20.0, 0.0]),
     ] {
