@@ -206,9 +206,14 @@ impl Profile {
     }
 
     /// The same without the errors, which take as long again, and without limits of control groups: the twin is held to
-    /// its own recording, and has the limits that were read.
-    pub(crate) fn seen(trace: &Trace, device: Dev) -> Profile {
-        Profile::fitted(&samples(trace, device), trace, device)
+    /// its own recording, and has the limits that were read. It corrects a profile that was probed.
+    pub(crate) fn seen(trace: &Trace, device: Dev, probed: Option<&Profile>) -> Profile {
+        let samples = samples(trace, device);
+        let seen = Profile::fitted(&samples, trace, device);
+        match probed {
+            Some(probed) => probed.corrected(&seen, &samples),
+            None => seen,
+        }
     }
 
     fn fitted(samples: &[Sample], trace: &Trace, device: Dev) -> Profile {
@@ -218,12 +223,12 @@ impl Profile {
     }
 
     /// This profile as corrected by the commands of a recording, fitted to `seen`. One that foretells their times keeps
-    /// its own, and takes the most bytes that ever passed for the rate of the link if it is more like them then: its
-    /// times of other sizes are of the same device. Else it is joined with `seen`.
-    pub(crate) fn corrected(self, seen: &Profile, samples: &[Sample]) -> Profile {
+    /// its own, and takes the most bytes that passed for the rate of the link if it is more like them then: its times
+    /// of other sizes are of the same device. Else it is joined with `seen`.
+    fn corrected(&self, seen: &Profile, samples: &[Sample]) -> Profile {
         let of_device = |name: &str| of_field(name).is_some_and(|of| matches!(of.2, To::Device(..)));
         let trusted = self.clone().with(seen, &|name| !of_device(name));
-        fit::foretells(trusted, seen, samples).unwrap_or_else(|| self.joined(seen))
+        fit::trusted_or(trusted, self.clone().joined(seen), samples)
     }
 
     /// This profile, with fields and sizes that only `seen` has, and with the times of `seen` where both have a size.

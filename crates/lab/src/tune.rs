@@ -36,7 +36,7 @@ use crate::recording::RecordError;
 use crate::run::backend::{Making, Shared};
 use crate::run::metrics::Metrics;
 use crate::run::{self, Backend, Executed, Refusal, RunRecord, RunRequest};
-use crate::twin::{Agreement, Combination};
+use crate::twin::{ALIKE, Agreement, Combination, as_good};
 use crate::why::trial::make_cold;
 pub use keep::Keep;
 
@@ -52,8 +52,6 @@ const LEVEL_PREDICTED: f64 = 0.6;
 const TWIN_HALF: f64 = 12.0;
 /// Gain that is worth a change, percent of the time.
 const LEAST: f64 = 2.0;
-/// Gains that differ by less are alike, percent of the time that is left: then fewer changes are better.
-const ALIKE: f64 = 1.0;
 
 /// Settings together, `KEY` and value.
 pub type Settings = Vec<(&'static str, String)>;
@@ -201,11 +199,11 @@ impl Tuned {
     }
 }
 
-/// The best of those that are surely better; of those alike the one with fewest changes.
+/// The best of those that are surely better; of those as good the one with fewest changes.
 fn best(tried: &[Tried]) -> Option<usize> {
     let better = || tried.iter().enumerate().filter(|(_, of)| of.is_better());
     let most = better().map(|(_, of)| of.believed_pct).fold(0.0, f64::max);
-    let alike = better().filter(|(_, of)| 100.0 - of.believed_pct <= (100.0 - most) * (1.0 + ALIKE / 100.0));
+    let alike = better().filter(|(_, of)| as_good(of.believed_pct, most, ALIKE));
     alike.min_by_key(|(_, of)| of.settings.len()).map(|(nr, _)| nr)
 }
 

@@ -29,12 +29,13 @@ use iowhy_why::{Evidence, Side, explain};
 use rayon::prelude::*;
 
 use crate::explain::source::of_the_workload;
-use crate::profile::{Profile, samples};
+use crate::profile::Profile;
 pub use agree::runs;
 use agree::{Run, Traits};
 use calls::Recorded;
 use change::Change;
 pub use combined::Combination;
+pub(crate) use combined::{ALIKE, as_good};
 
 /// How well a twin reproduces its recording, percent; nothing where there was nothing to compare.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -147,11 +148,7 @@ impl Twin {
     /// As [`Twin::build`].
     pub fn of(trace: &Trace, settings: &Settings, who: &Who, probed: Option<&Profile>) -> Result<Twin, String> {
         Twin::build_on(trace, settings, who, &|stack, trace, device| {
-            let seen = Profile::seen(trace, device);
-            let profile = match probed {
-                Some(probed) => probed.clone().corrected(&seen, &samples(trace, device)),
-                None => seen,
-            };
+            let profile = Profile::seen(trace, device, probed);
             profile.apply(stack);
             largest(&profile)
         })

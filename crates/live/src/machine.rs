@@ -257,6 +257,12 @@ pub fn mounts(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(mount).collect()
 }
 
+/// Names in a folder of `/proc` that are numbers: processes, threads, descriptors. None if what it is of has ended.
+pub fn numbers_in(folder: &str) -> Vec<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// The control groups of a process: controllers with commas between them (none in cgroup v2) and path.
 pub fn control_groups(pid: u32) -> BTreeSet<(String, String)> {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();

@@ -445,8 +445,11 @@ fn set_up(plan: &Plan, seen: &[guard::Seen], parts: &[Part<'_>], progress: &dyn 
             }
         }
     }
-    // Half of the blocks that were freed last may go to somebody else.
-    let bytes: u64 = plan.job.workload.files().iter().map(|file| file.bytes).sum();
+    // Only what comes into the page cache needs memory. Half of the blocks that were freed last may go to others.
+    let cached = |part: &&Part<'_>| !part.spec.direct && part.thread.engine != "null" && plan.cache != Cache::Warm;
+    let used = |file: &u32| parts.iter().filter(cached).any(|part| part.files.contains(file));
+    let specs = plan.job.workload.files();
+    let bytes: u64 = (0..).zip(specs).filter(|(file, _)| used(file)).map(|(_, spec)| spec.bytes).sum();
     crate::free_memory::touch(bytes.saturating_mul(2));
     Ok(())
 }

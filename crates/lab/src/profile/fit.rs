@@ -565,20 +565,20 @@ const FORETOLD: f64 = 0.25;
 /// fit as well with one.
 const LINKED: f64 = 0.6;
 
-/// A profile that foretells these commands, or is more like them than joined with `seen`: with the link that it has, or
-/// with the most bytes that passed in it or in `seen`.
-pub(super) fn foretells(probed: Profile, seen: &Profile, samples: &[Sample]) -> Option<Profile> {
+/// A profile that foretells these commands or is more like them than another, else the other: with the link that it
+/// has, or with the most bytes that passed.
+pub(super) fn trusted_or(trusted: Profile, other: Profile, samples: &[Sample]) -> Profile {
     let tried = in_company(&thinned(samples, MOST_TRIED));
     let score = |profile: &Profile| unlike(&tried, &replayed(profile, &tried));
-    let most = [&probed, seen].iter().filter_map(|of| of.fields.get("seen_mb_s")).map(|of| of.value).reduce(f64::max);
-    let mut linked = probed.clone();
+    let mut linked = trusted.clone();
+    let most = trusted.fields.get("seen_mb_s").map(|of| of.value);
     let refuted = |link: &&mut Field| !link.known || most.is_some_and(|most| link.value < most);
     if let (Some(link), Some(most)) = (linked.fields.get_mut("link_mb_s").filter(refuted), most) {
         *link = Field { value: most, low: most, high: most, known: true, ..*link };
     }
-    let (alone, with) = (score(&probed), score(&linked));
-    let (best, profile) = if with < alone * LINKED { (with, linked) } else { (alone, probed) };
-    (best <= FORETOLD || best < score(&profile.clone().joined(seen))).then_some(profile)
+    let (alone, with) = (score(&trusted), score(&linked));
+    let (best, profile) = if with < alone * LINKED { (with, linked) } else { (alone, trusted) };
+    if best <= FORETOLD || best < score(&other) { profile } else { other }
 }
 
 /// A profile of these commands.

@@ -39,12 +39,17 @@ fn load(
     samples
 }
 
-/// Loads of several kinds on one of the simulated devices.
-fn probed(name: &str, options: &[(&str, i64)], seed: u64) -> Vec<Sample> {
+/// One of the simulated devices.
+fn simulated(name: &str, options: &[(&str, i64)], seed: u64) -> Box<dyn Device> {
     let entry = find(DEVICES, name).expect("a device");
     let mut values = entry.defaults();
     options.iter().for_each(|(name, value)| values.set(name, *value));
-    let mut device = (entry.build)(&values, Rng::stream(seed, "device"));
+    (entry.build)(&values, Rng::stream(seed, "device"))
+}
+
+/// Loads of several kinds on one of them.
+fn probed(name: &str, options: &[(&str, i64)], seed: u64) -> Vec<Sample> {
+    let mut device = simulated(name, options, seed);
     let mut rng = Rng::stream(seed, "places");
     let (mut all, mut at) = (Vec::new(), 1_000_000);
     let space = device.nr_sectors() / 2048 - 1;
@@ -158,7 +163,7 @@ fn a_stack_takes_device_and_machine() {
 fn a_probe_is_corrected_by_what_a_recording_has_seen() {
     let probe = fit::fit(&probed("fixed", &[("service_us", 500), ("servers", 4)], 1));
     let slower = &probed("fixed", &[("service_us", 800)], 1)[..300];
-    let both = probe.clone().corrected(&fit::fit(slower), slower);
+    let both = probe.corrected(&fit::fit(slower), slower);
     assert_eq!(value(&both, "read_4k_us").round(), 800.0);
     assert_eq!(value(&both, "read_128k_us"), value(&probe, "read_128k_us"));
     assert_eq!(value(&both, "parallel"), 4.0);
@@ -169,17 +174,14 @@ fn a_probe_is_corrected_by_what_a_recording_has_seen() {
 #[test]
 fn a_probe_that_foretells_a_recording_keeps_its_times() {
     let probe = fit::fit(&probed("ssd-sata-2011", &[], 1));
-    let mut device = (find(DEVICES, "ssd-sata-2011").expect("a device").build)(
-        &find(DEVICES, "ssd-sata-2011").expect("a device").defaults(),
-        Rng::stream(1, "device"),
-    );
+    let mut device = simulated("ssd-sata-2011", &[], 1);
     let mut place = 0;
     let two = load(&mut *device, 1_000_000, 2, 400, || {
         place += 512;
         (place, 512)
     });
     let seen = fit::fit(&two);
-    let corrected = probe.clone().corrected(&seen, &two);
+    let corrected = probe.corrected(&seen, &two);
     assert!(seen.service.rows[1].iter().any(|row| row.sectors == 512));
     assert!(corrected.service.rows[1].iter().all(|row| row.sectors != 512));
     let rate = value(&corrected, "link_mb_s");

@@ -103,6 +103,9 @@ const MOSTLY: f64 = 0.5;
 
 /// The file systems of `served` descriptors that most calls are on.
 fn mostly_on(trace: &Trace, served: &BTreeMap<(u32, i32), Dev>) -> BTreeSet<Dev> {
+    if served.is_empty() {
+        return BTreeSet::new();
+    }
     let (mut all, mut on) = (0, BTreeMap::<Dev, u64>::new());
     for record in &trace.records {
         let Seen::CallStart { fd, .. } = record.seen else { continue };
@@ -179,16 +182,13 @@ impl Watch {
         if self.mounts.is_empty() {
             return;
         }
-        let numbers = |folder: String| -> Vec<u32> {
-            let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
-            names.filter_map(|name| name.to_str()?.parse().ok()).take(MOST).collect()
-        };
+        let numbers = |of: &str| machine::numbers_in(&format!("/proc/{pid}/{of}")).into_iter().take(MOST);
         let mut threads: Option<Vec<u32>> = None;
-        for fd in numbers(format!("/proc/{pid}/fd")) {
+        for fd in numbers("fd") {
             let Ok(path) = fs::read_link(format!("/proc/{pid}/fd/{fd}")) else { continue };
             let Some(mount) = machine::mount_of(&self.mounts, &path) else { continue };
             let dev = Dev::new(mount.number.0, mount.number.1);
-            let threads = threads.get_or_insert_with(|| numbers(format!("/proc/{pid}/task")));
+            let threads = threads.get_or_insert_with(|| numbers("task").collect());
             self.served.extend(threads.iter().map(|thread| ((*thread, fd as i32), dev)));
         }
     }

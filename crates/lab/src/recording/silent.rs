@@ -10,6 +10,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use iowhy_live::capture::{Captured, Level};
+use iowhy_live::machine;
 use iowhy_stack::trace::{Record, Seen, Trace};
 use iowhy_stack::units::Nanos;
 use iowhy_text::diagnose::Problem;
@@ -136,8 +137,7 @@ impl Silence {
             for pid in with_descendants(&target.roots(now), now) {
                 if seen.insert(pid) {
                     // Its threads of now; those of later have events.
-                    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-                    seen.extend(entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()));
+                    seen.extend(machine::numbers_in(&format!("/proc/{pid}/task")));
                 }
             }
         }

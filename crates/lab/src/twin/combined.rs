@@ -24,7 +24,7 @@ const LEAST_RUNS: u64 = 40;
 /// Further savings from which on a value is another one, percent of the time.
 const MORE: f64 = 0.5;
 /// Differences that do not matter, percent of the time that is left.
-const ALIKE: f64 = 1.0;
+pub(crate) const ALIKE: f64 = 1.0;
 /// Those that the twin may have wrong, likewise.
 const NEARLY: f64 = 20.0;
 /// Rounds of the descent.
@@ -33,7 +33,7 @@ const ROUNDS: usize = 3;
 const FAR: f64 = 4.0;
 
 /// Whether a saving is as good as another one, to a percentage of the time that is left; percent.
-fn as_good(saves: f64, other: f64, but_for: f64) -> bool {
+pub(crate) fn as_good(saves: f64, other: f64, but_for: f64) -> bool {
     100.0 - saves <= (100.0 - other) * (1.0 + but_for / 100.0)
 }
 

@@ -409,8 +409,8 @@ fn sleeps(trace: &Trace, joined: &Joined) -> Vec<cost::Sleeps> {
             }
         }
     }
-    for (pid, slept) in since_call {
-        counts(&mut asleep, pid, slept.last_chunk::<1>().map_or(&[], |last| last));
+    for (pid, mut slept) in since_call {
+        counts(&mut asleep, pid, slept.pop().as_slice());
     }
     let of = |pid| process_of(&process, pid);
     let mut found: BTreeMap<u32, cost::Sleeps> = BTreeMap::new();

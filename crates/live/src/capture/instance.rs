@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::CaptureError;
+use crate::machine;
 
 #[derive(Debug)]
 pub(super) struct Instance {
@@ -241,18 +242,13 @@ pub(super) fn each_thread(
     let mut known = BTreeSet::new();
     // Threads that are started between the look and the write are followed from the second time on.
     for _ in 0..2 {
-        let now: BTreeSet<u32> = pids.iter().flat_map(|pid| threads(*pid)).filter(|it| *it != reader).collect();
+        let threads = pids.iter().flat_map(|pid| machine::numbers_in(&format!("/proc/{pid}/task")));
+        let now: BTreeSet<u32> = threads.filter(|it| *it != reader).collect();
         let new: Vec<u32> = now.difference(&known).copied().collect();
         new.chunks(256).try_for_each(&mut follow)?;
         known.extend(new);
     }
     Ok(!known.is_empty())
-}
-
-/// Threads of a process; none if it has ended.
-fn threads(pid: u32) -> Vec<u32> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 fn list(tasks: &[u32]) -> String {

@@ -147,8 +147,7 @@ pub(super) fn path_of(pid: u32, fd: u32, ino: u64) -> Option<String> {
 /// All processes but this one.
 pub(super) fn everybody() -> Vec<u32> {
     let own = std::process::id();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut all: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let mut all = machine::numbers_in("/proc");
     all.retain(|pid| *pid != own);
     all.sort_unstable();
     all

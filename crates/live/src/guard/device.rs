@@ -175,24 +175,21 @@ pub(super) fn exclusively(device: &Path) -> Option<File> {
 /// A process that can write to a device, other than this one.
 pub(super) fn writer(number: (u32, u32)) -> Option<String> {
     let me = std::process::id();
-    let processes = fs::read_dir("/proc").ok()?.filter_map(Result::ok);
-    processes.filter_map(|process| process.file_name().to_str()?.parse::<u32>().ok()).filter(|pid| *pid != me).find_map(
-        |pid| {
-            let folder = PathBuf::from(format!("/proc/{pid}"));
-            let files = fs::read_dir(folder.join("fd")).ok()?.filter_map(Result::ok);
-            let writes = |fd: &OsStr| {
-                let told = fs::read_to_string(folder.join("fdinfo").join(fd)).unwrap_or_default();
-                let flags = told.lines().find_map(|line| line.strip_prefix("flags:"));
-                let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
-                flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_PATH == 0
-            };
-            let mut files = files.filter(|fd| device_of(&fd.path()) == Some(number));
-            files.any(|fd| writes(&fd.file_name())).then(|| {
-                let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
-                format!("process {pid} ({}) has it open for writing", name.trim())
-            })
-        },
-    )
+    machine::numbers_in("/proc").into_iter().filter(|pid| *pid != me).find_map(|pid| {
+        let folder = PathBuf::from(format!("/proc/{pid}"));
+        let files = fs::read_dir(folder.join("fd")).ok()?.filter_map(Result::ok);
+        let writes = |fd: &OsStr| {
+            let told = fs::read_to_string(folder.join("fdinfo").join(fd)).unwrap_or_default();
+            let flags = told.lines().find_map(|line| line.strip_prefix("flags:"));
+            let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
+            flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_PATH == 0
+        };
+        let mut files = files.filter(|fd| device_of(&fd.path()) == Some(number));
+        files.any(|fd| writes(&fd.file_name())).then(|| {
+            let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
+            format!("process {pid} ({}) has it open for writing", name.trim())
+        })
+    })
 }
 
 /// Bytes at the end that are read whole, and at once; four times as many at the start.
