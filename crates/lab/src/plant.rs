@@ -408,7 +408,7 @@ mod tests {
             let place = format!("--on sim:{on} --disk sata-2014");
             let alone = format!("run fio --name=j {own}");
             let other =
-                format!("--name=beside --filename=beside --direct=1 {beside} --size=2g --time_based --runtime=20");
+                format!("--name=beside --filename=beside --direct=1 {beside} --size=2g --time_based --runtime=5");
             let together = format!("{alone} {other} {place}");
             let alone = format!("{alone} {place}");
             let found = explain_traced(3, [(&alone, false), (&together, true)]);

@@ -110,7 +110,7 @@ fn waiting_for_a_writer_is_named_and_proved_on_a_modelled_disk() {
         )
     };
     let job = "fio --name=j --filename=/dev/iowhy-disk --rw=write --bs=4k --direct=1 --numjobs=2 --size=64m \
-               --offset_increment=128m --number_ios=200 --thinktime=400us";
+               --offset_increment=128m --number_ios=100 --thinktime=400us";
     let value = ground.explain(job, [&disk("0"), &disk("8000")]);
     named_and_proved(&value, "slice-idling", "elevator.slice_idle_us=0");
     ground.is_clean();

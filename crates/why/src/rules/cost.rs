@@ -248,9 +248,10 @@ pub fn found(facts: &Facts<'_>) -> Vec<Found> {
 mod tests {
     use super::super::edges::{Alone, AloneEdge, hold_cost};
     use super::super::program_pauses;
-    use super::{MARKED, MOST_SURE, Paced, SEEN, Sleeps};
+    use super::{MARKED, MOST_SURE, Paced, SEEN};
     use crate::certainty;
     use crate::digest::Layer;
+    use crate::digest::wall::Wall;
 
     #[test]
     fn times_between_sizes() {
@@ -264,14 +265,17 @@ mod tests {
 
     #[test]
     fn a_cost_is_a_tenth_of_the_time_and_never_almost_certain() {
-        let sleeps = || {
+        fn locked(ns: f64) -> Option<Wall> {
+            Some(Wall { locked: (ns, 3), ..Wall::default() })
+        }
+        let locks = || {
             Alone::of(|a| {
-                a.sleeps = vec![Sleeps { times: 10, ns: 5e5, moved: 1 << 20, ..Sleeps::default() }];
+                a.digest.wall = locked(5e5);
                 a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
             })
         };
-        let edges: &[AloneEdge] = &[("LEAST", |a, x| a.sleeps[0].ns = x, 100_000.0, 99_999.0)];
-        hold_cost(&program_pauses::RULE, sleeps, (50.0, 0.85), edges);
+        let edges: &[AloneEdge] = &[("LEAST", |a, x| a.digest.wall = locked(x), 100_000.0, 99_999.0)];
+        hold_cost(&program_pauses::RULE, locks, (50.0, 0.85), edges);
         let words = [
             ("MOST_SURE", MOST_SURE, "likely"),
             ("MARKED", MARKED, "likely"),
