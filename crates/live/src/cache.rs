@@ -108,6 +108,14 @@ pub fn inline_tail(file: &File, bytes: u64) -> u64 {
     if found { bytes.saturating_sub(ask.logical) } else { 0 }
 }
 
+/// Whether the data of a file go through the journal by its attribute (`chattr +j`); false where it cannot be asked.
+pub fn is_journalled(path: &Path) -> bool {
+    // To open others, as a pipe, may block.
+    let file = path.metadata().is_ok_and(|of| of.is_file()).then(|| File::open(path).ok()).flatten();
+    let flags = file.and_then(|file| rustix::fs::ioctl_getflags(file).ok());
+    flags.is_some_and(|flags| flags.contains(rustix::fs::IFlags::JOURNALING))
+}
+
 /// Bytes of a block of the file system that a path is on.
 ///
 /// # Errors

@@ -19,6 +19,9 @@ use crate::fields::field;
 /// The key of a device's number, `MAJOR:MINOR`.
 pub const NUMBER: &str = "number";
 
+/// The key of a mount's named files whose data go through the journal by an attribute (`chattr +j`): how many, if any.
+pub const JOURNALLED_FILES: &str = "journalled_files";
+
 /// The place of settings of the recording itself: its disk, and the price, which are not differences of the workload.
 pub const RECORDING: &str = "recording";
 /// Its events, what one costs the task that causes it, picoseconds, and its length, ns.

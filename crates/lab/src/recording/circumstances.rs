@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use iowhy_live::cache;
 use iowhy_live::capture::Captured;
 use iowhy_live::command::Usage;
 use iowhy_live::machine;
@@ -96,7 +97,7 @@ pub(super) struct Watch {
     served: BTreeMap<(u32, i32), Dev>,
 }
 
-/// Descriptors of a process that are looked at, and threads.
+/// Descriptors of a process that are looked at, threads, and files of a mount.
 const MOST: usize = 256;
 /// Part of all calls from which on a file system that others serve is what the workload works on.
 const MOSTLY: f64 = 0.5;
@@ -431,6 +432,11 @@ fn disks(trace: &Trace, on: &BTreeSet<Dev>, set: &mut dyn FnMut(&str, &str, &str
             let node = mount.source.file_name().unwrap_or_default();
             if let Some(blocks) = text(Path::new("/sys/fs/ext4").join(node).join("inode_readahead_blks")) {
                 set(&point, "inode_readahead_blks", &blocks);
+            }
+            let named = trace.paths.iter().filter(|(file, _)| file.dev == dev).take(MOST);
+            let journalled = named.filter(|(_, path)| cache::is_journalled(Path::new(path))).count();
+            if journalled > 0 {
+                set(&point, settings::JOURNALLED_FILES, &journalled.to_string());
             }
             if let Some(window) = backing(&mount).and_then(|folder| text(folder.join("read_ahead_kb"))) {
                 set(&point, "read_ahead_kb", &window);

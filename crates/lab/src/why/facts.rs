@@ -359,12 +359,12 @@ fn sleeps(trace: &Trace, joined: &Joined) -> Vec<cost::Sleeps> {
     let (mut open, mut at_work, mut others) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
     // Sleeps since a task's last call.
     let mut since_call: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-    let mut asleep: BTreeMap<u32, (u64, f64)> = BTreeMap::new();
-    let counts = |asleep: &mut BTreeMap<u32, (u64, f64)>, pid: u32, slept: &[u64]| {
-        if !slept.is_empty() {
-            let (times, ns) = asleep.entry(pid).or_default();
-            *times += slept.len() as u64;
-            *ns += slept.iter().sum::<u64>() as f64;
+    // How often, how long, and the longest of them.
+    let mut asleep: BTreeMap<u32, (u64, u64, u64)> = BTreeMap::new();
+    let counts = |asleep: &mut BTreeMap<u32, (u64, u64, u64)>, pid: u32, slept: &[u64]| {
+        for slept in slept {
+            let (times, ns, once) = asleep.entry(pid).or_default();
+            (*times, *ns, *once) = (*times + 1, *ns + slept, (*once).max(*slept));
         }
     };
     for record in trace.records.iter().filter(|record| own(record.pid)) {
@@ -414,9 +414,10 @@ fn sleeps(trace: &Trace, joined: &Joined) -> Vec<cost::Sleeps> {
     }
     let of = |pid| process_of(&process, pid);
     let mut found: BTreeMap<u32, cost::Sleeps> = BTreeMap::new();
-    for (pid, (times, ns)) in asleep {
+    for (pid, (times, ns, once)) in asleep {
         let sum = found.entry(of(pid)).or_default();
-        (sum.times, sum.ns, sum.longest_ns) = (sum.times + times, sum.ns + ns, sum.longest_ns.max(ns));
+        (sum.times, sum.ns) = (sum.times + times, sum.ns + ns as f64);
+        (sum.longest_ns, sum.once_ns) = (sum.longest_ns.max(ns as f64), sum.once_ns.max(once as f64));
     }
     for call in &joined.calls {
         if let Some(sum) = found.get_mut(&of(call.pid)) {

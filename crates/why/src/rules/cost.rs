@@ -11,7 +11,7 @@
 //! Limits: bounds are not statistical intervals. A mechanism that only a comparison shows (a job that is another one, a
 //! cache that was warm, a drive that is somewhat slow for its kind) has no cost here.
 
-use iowhy_trace::settings::Settings;
+use iowhy_trace::settings::{self, Settings};
 
 use super::{Need, RULES, Rule};
 use crate::delta::Unit;
@@ -37,6 +37,8 @@ pub struct Sleeps {
     /// All of them, and those of the task that sleeps longest.
     pub ns: f64,
     pub longest_ns: f64,
+    /// The longest single one.
+    pub once_ns: f64,
     /// Bytes that the process moves by calls.
     pub moved: u64,
 }
@@ -203,6 +205,12 @@ impl Facts<'_> {
         let options = self.settings.values.iter().filter(|((_, key), _)| key == "mount_options");
         let mut with = options.filter(|(_, value)| value.split(',').any(|word| word == option));
         with.next().map(|((point, _), _)| point.as_str())
+    }
+
+    /// A file system of the recording with files whose data go through the journal by an attribute, and how many.
+    pub fn journalled_files(&self) -> Option<(&str, &str)> {
+        let found = self.settings.values.iter().find(|((_, key), _)| key == settings::JOURNALLED_FILES);
+        found.map(|((point, _), files)| (point.as_str(), files.as_str()))
     }
 }
 

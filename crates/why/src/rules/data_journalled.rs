@@ -97,8 +97,20 @@ const CODE: f64 = 0.5;
 const MOST_CODE: f64 = 0.9;
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    let point = facts.mounted_with("data=journal")?;
     let bytes = facts.digest.workload.bytes[1] as f64;
+    let logged = facts.digest.sync.blocks as f64 * PAGE_BYTES as f64;
+    let (marked, setting) = match facts.mounted_with("data=journal") {
+        Some(point) => (format!("{point} is mounted with data=journal"), "data=ordered"),
+        // Others may have been written.
+        None if logged < LOGGED * bytes => return None,
+        None => {
+            let (point, files) = facts.journalled_files()?;
+            (
+                format!("files on {point} have the attribute j ({files} of those seen)"),
+                "chattr -j, before they are written",
+            )
+        }
+    };
     if bytes < LEAST_BYTES {
         return None;
     }
@@ -126,8 +138,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
         ns: saved.ns,
         bounds: saved.bounds,
         confidence: MARKED,
-        claim: format!("{point} is mounted with data=journal: {twice:.2} bytes go to the device for each one written"),
-        setting: "data=ordered".to_owned(),
+        claim: format!("{marked}: {twice:.2} bytes go to the device for each one written"),
+        setting: setting.to_owned(),
         evidence: vec![
             ("bytes at the device for each byte written", twice, Unit::Ratio),
             ("time that writes and syncs wait", time, Unit::Ns),
@@ -225,6 +237,15 @@ mod tests {
         let edges: &[AloneEdge] =
             &[("LEAST_BYTES, alone", |a, x| a.digest.workload.bytes[1] = x as u64, 65_536.0, 65_535.0)];
         hold_cost(&RULE, journalled, (60.0, 0.85), edges);
+        let marked = || {
+            let mut marked = journalled();
+            marked.set("/x", "mount_options", "rw");
+            marked.set("/x", "journalled_files", "2");
+            marked.digest.sync.blocks = 200;
+            marked
+        };
+        let edges: &[AloneEdge] = &[("LOGGED, alone", |a, x| a.digest.sync.blocks = x as u64, 128.0, 127.0)];
+        hold_cost(&RULE, marked, (60.0, 0.85), edges);
         let with_code = || {
             let mut journalled = journalled();
             journalled.digest.time.ns[1][Layer::Cpu as usize] = 2e5;

@@ -7,7 +7,7 @@ use super::device::{Kind, found};
 use super::instead::{Saved, at_once, kinds, own, price, reads_of, times};
 use super::{Match, Rule, Switch};
 use crate::delta::{Delta, Unit};
-use crate::digest::{Load, Spread, WAITS};
+use crate::digest::{Load, Place, Spread, WAITS};
 use iowhy_stack::units::SECTOR_BYTES;
 
 pub(super) const RULE: Rule = Rule {
@@ -65,7 +65,7 @@ const SOUND: Range<f64> = 0.1e6..1e6;
 const SOUND_SEEK: Range<f64> = 4e6..16e6;
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    unbuffered(facts).or_else(|| far(facts))
+    unbuffered(facts).or_else(|| far(facts)).or_else(|| turned(facts))
 }
 
 /// A rotating disk without its write cache.
@@ -92,6 +92,32 @@ fn unbuffered(facts: &Facts<'_>) -> Option<Cost> {
         claim: format!("the disk's write cache is off: a write takes {:.1} ms, until it is on the platter", each / 1e6),
         setting: "the disk's write cache on (hdparm -W1), if a loss of power may lose what it holds".to_owned(),
         evidence: vec![("time of a write at the device", each, Unit::Ns)],
+    })
+}
+
+/// A rotating disk that reads on only when it is asked: the next read comes too late, and waits for a turn.
+fn turned(facts: &Facts<'_>) -> Option<Cost> {
+    let (sectors, nr) = own(facts, 0);
+    let each = facts.digest.commands.own_busy[0] as f64 / nr.max(1.0);
+    let data = sectors * SECTOR_BYTES as f64 * 1e9 / SLOW_RATE;
+    let [next, all] = reads_of(facts, |class| class.place == Place::Next);
+    let late = facts.turns()? && nr >= ENOUGH && each - data >= PLATTER && next > MOSTLY * all;
+    if !late || !keeps_busy(facts) || may_wake(facts, |_| false) {
+        return None;
+    }
+    let waits = facts.of_kinds(kinds(0), &WAITS);
+    let without = waits * (each - data) / each;
+    let saved = Saved::of(without, LEAST * without, waits);
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!(
+            "reads of {sectors:.0} sectors, each where the one before ended, take {:.1} ms: a turn of the disk",
+            each / 1e6
+        ),
+        setting: "the drive's look-ahead on (hdparm -A1), or larger reads, or more of them in flight".to_owned(),
+        evidence: vec![("time of a read at the device", each, Unit::Ns), ("reads", nr, Unit::Count)],
     })
 }
 
@@ -147,7 +173,7 @@ pub(super) mod tests {
     use super::super::device::tests::{bandwidth, latency};
     use super::super::edges::{Alone, AloneEdge, hold, hold_cost, spread};
     use super::{Paced, RULE};
-    use crate::digest::{Class, Load, Spread};
+    use crate::digest::{Class, Load, Place, Spread};
 
     #[test]
     fn costs() {
@@ -168,6 +194,47 @@ pub(super) mod tests {
         hold_cost(&RULE, off, (49.1, 0.8), edges);
         let found = off().ask(&RULE).expect("a cost");
         assert!((found.bounds_pct[0] - 14.7).abs() < 0.1, "{}: {found:?}", "LEAST");
+    }
+
+    /// 100 reads of 64 KiB that take 6 ms each, one after the other.
+    #[test]
+    fn costs_of_turns() {
+        fn of(a: &mut Alone, classes: [(Place, Load, f64); 2]) {
+            let class = |(place, load, nr)| (Class { place, load, ..Class::default() }, spread(nr as u64, 6e6));
+            a.digest.commands.classes = classes.into_iter().filter(|of| of.2 > 0.0).map(class).collect();
+        }
+        fn away(a: &mut Alone, nr: f64) {
+            of(a, [(Place::Next, Load::Alone, 100.0), (Place::Far, Load::Alone, nr)]);
+        }
+        let late = || {
+            Alone::of(|a| {
+                a.set("recording", "disk", "sda");
+                a.set("sda", "rotational", "1");
+                a.digest.elapsed = iowhy_stack::units::Nanos(800_000_000);
+                a.requests(0, 100, 128, 6e8);
+                a.digest.commands.busy = 600_000_000;
+                away(a, 0.0);
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            (
+                "ENOUGH",
+                |a, x| (a.requests(0, x as u64, 128, x * 6e6), a.digest.elapsed.0 = x as u64 * 8_000_000).1,
+                16.0,
+                15.0,
+            ),
+            ("SLOW_RATE", |a, x| a.requests(0, 100, x as u64, 6e8), 468.0, 469.0),
+            ("MOSTLY", away, 99.0, 100.0),
+            ("BUSY", |a, x| a.digest.elapsed.0 = x as u64, 1_200_000_000.0, 1_200_000_001.0),
+            ("turns", |a, x| a.set("sda", "rotational", &x.to_string()), 1.0, 0.0),
+            (
+                "at rest",
+                |a, x| of(a, [(Place::Next, Load::Alone, 100.0), (Place::Next, Load::Rested, x)]),
+                100.0,
+                101.0,
+            ),
+        ];
+        hold_cost(&RULE, late, (61.3, 0.8), edges);
     }
 
     /// 100 reads of 4 KiB that take 5 ms each, one by one.

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::cost::{Bounds, Cost, Facts};
+use super::cost::{Bounds, Cost, Facts, Sleeps};
 use super::{Figure, Match, Rule, Switch, changed_job, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Digest, Layer, Spread};
@@ -88,6 +88,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 const PACED: f64 = 0.3;
 /// Sleeps from which on it is held back whatever the calls between them.
 const OFTEN: u64 = 5;
+/// Most of their time that a single one may have: a client that tries again after a second is not paced.
+const ONE: f64 = 0.5;
 /// Least part of the time that it sleeps: timers take less (two servers of healthy tables: 23 and 28 %).
 const ASLEEP: f64 = 0.3;
 /// Part of these sleeps with nothing else going on: who asks again and again for the end of another task sleeps while
@@ -111,9 +113,10 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     }
     let at_work = || facts.sleeps.iter().filter(|of| of.moved as f64 >= BUSY * of.ns);
     let (times, asleep) = at_work().fold((0, 0.0), |sum, of| (sum.0 + of.times, sum.1 + of.ns));
-    let longest_ns = at_work().map(|of| of.longest_ns).fold(0.0, f64::max);
+    let [longest_ns, once_ns] =
+        [|of: &Sleeps| of.longest_ns, |of: &Sleeps| of.once_ns].map(|ns| at_work().map(ns).fold(0.0, f64::max));
     let pauses = facts.in_layers(&[Layer::Pause]).min(asleep);
-    let held = times >= OFTEN && pauses >= IDLE * longest_ns;
+    let held = times >= OFTEN && once_ns <= ONE * asleep && pauses >= IDLE * longest_ns;
     let paced = times > 0 && times as f64 >= PACED * facts.operations();
     if pauses < ASLEEP * facts.whole_ns || !held && !paced {
         return None;
@@ -189,9 +192,8 @@ fn from_outside(facts: &Facts<'_>, stopped: [(f64, u64); 3], stands: f64) -> Cos
 
 #[cfg(test)]
 mod tests {
-    use super::super::cost::Sleeps;
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
-    use super::RULE;
+    use super::{RULE, Sleeps};
     use crate::digest::wall::{FROZEN, Wall};
     use crate::digest::{Digest, KIND_OTHER, Layer};
 
@@ -273,7 +275,7 @@ mod tests {
         };
         fn of(a: &mut Alone, times: f64, ns: f64) {
             a.digest.latency[0] = spread(100, 1e4);
-            a.sleeps = vec![Sleeps { times: times as u64, ns, longest_ns: ns, moved: 10_000 }];
+            a.sleeps = vec![Sleeps { times: times as u64, ns, longest_ns: ns, once_ns: 0.0, moved: 10_000 }];
         }
         fn two(a: &mut Alone, moved: f64) {
             a.sleeps.push(Sleeps { moved: moved as u64, ..a.sleeps[0] });
@@ -285,6 +287,7 @@ mod tests {
             ("BUSY, of each process", two, 500.0, 499.0),
             ("ASLEEP", |a, x| a.sleeps[0].ns = x, 3e5, 2.99e5),
             ("OFTEN", |a, x| of(a, x, 5e5), 5.0, 4.0),
+            ("ONE", |a, x| (of(a, 10.0, 5e5), a.sleeps[0].once_ns = x).1, 2.5e5, 2.51e5),
             ("IDLE", |a, x| of(a, 10.0, x), 8.5e5, 8.6e5),
             ("others sleep, too", |a, x| (of(a, 10.0, 2e6), a.sleeps[0].longest_ns = x).1, 8.5e5, 8.6e5),
         ];
