@@ -63,7 +63,7 @@ const JOBS: &[Job] = &[
     ("sequential 64k", "loop-ext4", "rw=read bs=64k filename=data", CACHED),
     ("sequential 4k", "loop-xfs", "rw=read bs=4k filename=data", CACHED),
     ("random 4k", "loop-ext4", "rw=randread bs=4k filename=data", CACHED),
-    ("strided 32k of 256k", "loop-xfs", "rw=read:224k bs=32k filename=data", CACHED),
+    ("32k of every 256k", "loop-xfs", "rw=read:224k bs=32k filename=data", CACHED),
     ("four readers", "loop-ext4", "rw=read bs=64k filename=data numjobs=4 offset_increment=48m size=48m", CACHED),
     ("direct 4k, depth 16", "loop-ext4", "rw=randread bs=4k filename=data direct=1 ioengine=libaio iodepth=16", DIRECT),
     ("log with fsync", "loop-ext4", "rw=write bs=8k size=8m fsync=1", WRITES),

@@ -49,6 +49,8 @@ const LEAST: f64 = 0.3;
 const SMALL: f64 = 64.0;
 /// Requests at the device at once, up to which their times are shared out among them: more make a queue.
 const FEW: f64 = 2.0;
+/// The same of reads that come after a turn: the drive has gone on to the next of two.
+const ONE: f64 = 1.2;
 /// Part of the time that has to be spent so: a device that is asked seldom may have been asleep.
 const BUSY: f64 = 0.5;
 /// Part of the requests that may be others'.
@@ -102,7 +104,7 @@ fn turned(facts: &Facts<'_>) -> Option<Cost> {
     let data = sectors * SECTOR_BYTES as f64 * 1e9 / SLOW_RATE;
     let [next, all] = reads_of(facts, |class| class.place == Place::Next);
     let late = facts.turns()? && nr >= ENOUGH && each - data >= PLATTER && next > MOSTLY * all;
-    if !late || !keeps_busy(facts) || may_wake(facts, |_| false) {
+    if !late || at_once(facts, 0) > ONE || !keeps_busy(facts) || may_wake(facts, |_| false) {
         return None;
     }
     let waits = facts.of_kinds(kinds(0), &WAITS);
@@ -113,7 +115,7 @@ fn turned(facts: &Facts<'_>) -> Option<Cost> {
         bounds: saved.bounds,
         confidence: SEEN,
         claim: format!(
-            "reads of {sectors:.0} sectors, each where the one before ended, take {:.1} ms: a turn of the disk",
+            "reads of {sectors:.0} sectors, each where the one before ended, take {:.1} ms, as long as a turn of a disk",
             each / 1e6
         ),
         setting: "the drive's look-ahead on (hdparm -A1), or larger reads, or more of them in flight".to_owned(),
@@ -225,6 +227,7 @@ pub(super) mod tests {
             ),
             ("SLOW_RATE", |a, x| a.requests(0, 100, x as u64, 6e8), 468.0, 469.0),
             ("MOSTLY", away, 99.0, 100.0),
+            ("ONE", |a, x| a.digest.commands.own_busy[0] = (6e8 / x) as u64, 1.199, 1.201),
             ("BUSY", |a, x| a.digest.elapsed.0 = x as u64, 1_200_000_000.0, 1_200_000_001.0),
             ("turns", |a, x| a.set("sda", "rotational", &x.to_string()), 1.0, 0.0),
             (
