@@ -115,7 +115,7 @@ fn turned(facts: &Facts<'_>) -> Option<Cost> {
         bounds: saved.bounds,
         confidence: SEEN,
         claim: format!(
-            "reads of {sectors:.0} sectors, each where the one before ended, take {:.1} ms, as long as a turn of a disk",
+            "reads of {sectors:.0} sectors, each where the one before ended, take {:.1} ms: a turn of a disk",
             each / 1e6
         ),
         setting: "the drive's look-ahead on (hdparm -A1), or larger reads, or more of them in flight".to_owned(),
