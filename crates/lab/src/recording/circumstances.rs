@@ -433,7 +433,9 @@ fn disks(trace: &Trace, on: &BTreeSet<Dev>, set: &mut dyn FnMut(&str, &str, &str
             if let Some(blocks) = text(Path::new("/sys/fs/ext4").join(node).join("inode_readahead_blks")) {
                 set(&point, "inode_readahead_blks", &blocks);
             }
-            let named = trace.paths.iter().filter(|(file, _)| file.dev == dev).take(MOST);
+            // Others have no such attribute, and to open their files may ask a server.
+            let has_it = matches!(mount.filesystem.as_str(), "ext3" | "ext4");
+            let named = trace.paths.iter().filter(|(file, _)| has_it && file.dev == dev).take(MOST);
             let journalled = named.filter(|(_, path)| cache::is_journalled(Path::new(path))).count();
             if journalled > 0 {
                 set(&point, settings::JOURNALLED_FILES, &journalled.to_string());
