@@ -359,12 +359,11 @@ fn sleeps(trace: &Trace, joined: &Joined) -> Vec<cost::Sleeps> {
     let (mut open, mut at_work, mut others) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
     // Sleeps since a task's last call.
     let mut since_call: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-    // How often, how long, and the longest of them.
-    let mut asleep: BTreeMap<u32, (u64, u64, u64)> = BTreeMap::new();
-    let counts = |asleep: &mut BTreeMap<u32, (u64, u64, u64)>, pid: u32, slept: &[u64]| {
-        for slept in slept {
-            let (times, ns, once) = asleep.entry(pid).or_default();
-            (*times, *ns, *once) = (*times + 1, *ns + slept, (*once).max(*slept));
+    let mut asleep: BTreeMap<u32, cost::Sleeps> = BTreeMap::new();
+    let counts = |asleep: &mut BTreeMap<u32, cost::Sleeps>, pid: u32, slept: &[u64]| {
+        for ns in slept.iter().map(|ns| *ns as f64) {
+            let sum = asleep.entry(pid).or_default();
+            *sum = sum.and(cost::Sleeps { times: 1, ns, once_ns: ns, ..cost::Sleeps::default() });
         }
     };
     for record in trace.records.iter().filter(|record| own(record.pid)) {
@@ -414,10 +413,9 @@ fn sleeps(trace: &Trace, joined: &Joined) -> Vec<cost::Sleeps> {
     }
     let of = |pid| process_of(&process, pid);
     let mut found: BTreeMap<u32, cost::Sleeps> = BTreeMap::new();
-    for (pid, (times, ns, once)) in asleep {
+    for (pid, task) in asleep {
         let sum = found.entry(of(pid)).or_default();
-        (sum.times, sum.ns) = (sum.times + times, sum.ns + ns as f64);
-        (sum.longest_ns, sum.once_ns) = (sum.longest_ns.max(ns as f64), sum.once_ns.max(once as f64));
+        *sum = sum.and(cost::Sleeps { longest_ns: task.ns, ..task });
     }
     for call in &joined.calls {
         if let Some(sum) = found.get_mut(&of(call.pid)) {

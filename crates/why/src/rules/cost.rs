@@ -43,6 +43,19 @@ pub struct Sleeps {
     pub moved: u64,
 }
 
+impl Sleeps {
+    /// These and others.
+    pub fn and(self, other: Sleeps) -> Sleeps {
+        Sleeps {
+            times: self.times + other.times,
+            ns: self.ns + other.ns,
+            longest_ns: self.longest_ns.max(other.longest_ns),
+            once_ns: self.once_ns.max(other.once_ns),
+            moved: self.moved + other.moved,
+        }
+    }
+}
+
 /// One recording.
 #[derive(Debug)]
 pub struct Facts<'a> {

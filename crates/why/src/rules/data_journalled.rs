@@ -98,6 +98,9 @@ const MOST_CODE: f64 = 0.9;
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let bytes = facts.digest.workload.bytes[1] as f64;
+    if bytes < LEAST_BYTES {
+        return None;
+    }
     let logged = facts.digest.sync.blocks as f64 * PAGE_BYTES as f64;
     let (marked, setting) = match facts.mounted_with("data=journal") {
         Some(point) => (format!("{point} is mounted with data=journal"), "data=ordered"),
@@ -111,9 +114,6 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
             )
         }
     };
-    if bytes < LEAST_BYTES {
-        return None;
-    }
     let time = facts.of_kinds(&[1, KIND_SYNC, KIND_OTHER], IO);
     let twice = facts.digest.commands.sectors[1] as f64 * 512.0 / bytes;
     let (commands, sync) = (&facts.digest.commands, &facts.digest.sync);

@@ -70,15 +70,21 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     unbuffered(facts).or_else(|| far(facts)).or_else(|| turned(facts))
 }
 
+/// Mean sectors of the workload's own requests of a direction, and how many; the device's time for each, ns, and that
+/// time without what its bytes take on a slow disk.
+fn beside_bytes(facts: &Facts<'_>, way: usize) -> [f64; 4] {
+    let (sectors, nr) = own(facts, way);
+    let each = facts.digest.commands.own_busy[way] as f64 / nr.max(1.0);
+    [sectors, nr, each, each - sectors * SECTOR_BYTES as f64 * 1e9 / SLOW_RATE]
+}
+
 /// A rotating disk without its write cache.
 fn unbuffered(facts: &Facts<'_>) -> Option<Cost> {
     if !facts.turns()? || facts.of_disk("write_cache")? != "write through" {
         return None;
     }
-    let (sectors, nr) = own(facts, 1);
-    let each = facts.digest.commands.own_busy[1] as f64 / nr.max(1.0);
     // Large writes take the time of their bytes, with the cache or without.
-    let turn = each - sectors * SECTOR_BYTES as f64 * 1e9 / SLOW_RATE;
+    let [sectors, nr, each, turn] = beside_bytes(facts, 1);
     if nr < ENOUGH || turn < PLATTER {
         return None;
     }
@@ -99,16 +105,14 @@ fn unbuffered(facts: &Facts<'_>) -> Option<Cost> {
 
 /// A rotating disk that reads on only when it is asked: the next read comes too late, and waits for a turn.
 fn turned(facts: &Facts<'_>) -> Option<Cost> {
-    let (sectors, nr) = own(facts, 0);
-    let each = facts.digest.commands.own_busy[0] as f64 / nr.max(1.0);
-    let data = sectors * SECTOR_BYTES as f64 * 1e9 / SLOW_RATE;
+    let [sectors, nr, each, turn] = beside_bytes(facts, 0);
     let [next, all] = reads_of(facts, |class| class.place == Place::Next);
-    let late = facts.turns()? && nr >= ENOUGH && each - data >= PLATTER && next > MOSTLY * all;
+    let late = facts.turns()? && nr >= ENOUGH && turn >= PLATTER && next > MOSTLY * all;
     if !late || at_once(facts, 0) > ONE || !keeps_busy(facts) || may_wake(facts, |_| false) {
         return None;
     }
     let waits = facts.of_kinds(kinds(0), &WAITS);
-    let without = waits * (each - data) / each;
+    let without = waits * turn / each;
     let saved = Saved::of(without, LEAST * without, waits);
     Some(Cost {
         ns: saved.ns,
@@ -198,6 +202,16 @@ pub(super) mod tests {
         assert!((found.bounds_pct[0] - 14.7).abs() < 0.1, "{}: {found:?}", "LEAST");
     }
 
+    /// 100 reads that take `ns` together.
+    fn reads(rotational: &str, elapsed_ms: u64, sectors: u64, ns: f64) -> Alone {
+        Alone::of(|a| {
+            a.set("recording", "disk", "sda");
+            a.set("sda", "rotational", rotational);
+            a.digest.elapsed = iowhy_stack::units::Nanos(elapsed_ms * 1_000_000);
+            a.requests(0, 100, sectors, ns);
+        })
+    }
+
     /// 100 reads of 64 KiB that take 6 ms each, one after the other.
     #[test]
     fn costs_of_turns() {
@@ -210,10 +224,7 @@ pub(super) mod tests {
         }
         let late = || {
             Alone::of(|a| {
-                a.set("recording", "disk", "sda");
-                a.set("sda", "rotational", "1");
-                a.digest.elapsed = iowhy_stack::units::Nanos(800_000_000);
-                a.requests(0, 100, 128, 6e8);
+                *a = reads("1", 800, 128, 6e8);
                 a.digest.commands.busy = 600_000_000;
                 away(a, 0.0);
             })
@@ -243,10 +254,7 @@ pub(super) mod tests {
     /// 100 reads of 4 KiB that take 5 ms each, one by one.
     pub(in super::super) fn remote() -> Alone {
         Alone::of(|a| {
-            a.set("recording", "disk", "sda");
-            a.set("sda", "rotational", "0");
-            a.digest.elapsed = iowhy_stack::units::Nanos(600_000_000);
-            a.requests(0, 100, 8, 5e8);
+            *a = reads("0", 600, 8, 5e8);
             a.digest.commands.busy = 500_000_000;
         })
     }
@@ -309,14 +317,7 @@ pub(super) mod tests {
         let [least, most] = found.bounds_pct;
         assert!((least - 66.7).abs() < 0.1 && most > 81.6, "{}: {found:?}", "SOUND");
         // 40 ms with a head: 4/5 of it are saved, 3/5 at least, 9/10 at most.
-        let seeks = || {
-            Alone::of(|a| {
-                a.set("recording", "disk", "sda");
-                a.set("sda", "rotational", "1");
-                a.digest.elapsed = iowhy_stack::units::Nanos(4_000_000_000);
-                a.requests(0, 100, 8, 4e9);
-            })
-        };
+        let seeks = || reads("1", 4000, 8, 4e9);
         hold_cost(&RULE, seeks, (80.0, 0.8), &[("LONG_SEEK", |a, x| a.requests(0, 100, 8, x), 3.2e9, 2.4e9)]);
         let found = seeks().ask(&RULE).expect("a cost");
         assert!((found.saves_pct - 80.0).abs() < 0.1, "{}: {found:?}", "USUAL_SEEK");

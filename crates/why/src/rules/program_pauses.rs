@@ -111,10 +111,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     if locked.0 > facts.asleep() {
         return Some(for_locks(facts, locked));
     }
-    let at_work = || facts.sleeps.iter().filter(|of| of.moved as f64 >= BUSY * of.ns);
-    let (times, asleep) = at_work().fold((0, 0.0), |sum, of| (sum.0 + of.times, sum.1 + of.ns));
-    let [longest_ns, once_ns] =
-        [|of: &Sleeps| of.longest_ns, |of: &Sleeps| of.once_ns].map(|ns| at_work().map(ns).fold(0.0, f64::max));
+    let at_work = facts.sleeps.iter().filter(|of| of.moved as f64 >= BUSY * of.ns);
+    let Sleeps { times, ns: asleep, longest_ns, once_ns, .. } = at_work.copied().fold(Sleeps::default(), Sleeps::and);
     let pauses = facts.in_layers(&[Layer::Pause]).min(asleep);
     let held = times >= OFTEN && once_ns <= ONE * asleep && pauses >= IDLE * longest_ns;
     let paced = times > 0 && times as f64 >= PACED * facts.operations();
