@@ -5,8 +5,8 @@
 //!            memory: its requests cost next to nothing, so the events are as large a part of them as they can be
 //! ways       tracefs armed (rings that overwrite) and recording, BPF recording and sums, of the whole machine;
 //!            blktrace, bpftrace (a line a request, as biosnoop) and perf trace where they are installed
-//! judge      the difference of each from the job without, from all blocks (`stats::blocks`): throughput that is lost,
-//!            and what the 99th percentile of its calls gains
+//! judge      the difference of each from the job without, block by block and each by itself (`stats::blocks`), as some
+//!            disturb more than others: throughput that is lost, and what the 99th percentile of its calls gains
 //! ns/event   the time that was lost against the events that were recorded meanwhile
 //! ```
 //! Limits: jobs with several threads lose in all of them at once, so an event costs a thread more than is shown; of
@@ -471,31 +471,34 @@ fn compared(table: &[Vec<Option<Run>>], ways: &[Way]) -> Option<Vec<Row>> {
     if whole.first() != Some(&0) || table.is_empty() {
         return None;
     }
-    let column = |arm: usize| table.iter().filter_map(move |row| row[arm]);
-    let mean = |arm: usize, of: fn(Run) -> f64| column(arm).map(of).sum::<f64>() / table.len() as f64;
-    let logarithms = |of: &dyn Fn(Run) -> Option<f64>| -> Option<Vec<Vec<f64>>> {
-        table.iter().map(|row| whole.iter().map(|arm| Some(of(row[*arm]?)?.ln())).collect()).collect()
+    let mean = |arm: usize, of: fn(Run) -> f64| {
+        table.iter().filter_map(|row| row[arm]).map(of).sum::<f64>() / table.len() as f64
     };
-    let times = blocks::differences(&logarithms(&|run| Some(run.time))?, LEVEL);
-    let tails = logarithms(&|run| run.p99).map(|tails| blocks::differences(&tails, LEVEL));
+    // Each by itself: the noise of programs that disturb more is not the others'.
+    let against = |arm: usize, of: fn(Run) -> Option<f64>| -> Option<blocks::Difference> {
+        let pair = |row: &Vec<Option<Run>>| Some(vec![of(row[0]?)?.ln(), of(row[arm]?)?.ln()]);
+        let pairs: Option<Vec<Vec<f64>>> = table.iter().map(pair).collect();
+        blocks::differences(&pairs?, LEVEL).pop()
+    };
     let lost = |logarithm: f64| 100.0 * (1.0 - (-logarithm).exp());
     let gained = |logarithm: f64| 100.0 * (logarithm.exp() - 1.0);
-    let row = |(nr, time): (usize, &blocks::Difference)| {
-        let arm = whole[nr + 1];
-        let events = mean(arm, |run| run.events);
+    let row = |arm: &usize| -> Option<Row> {
+        let time = against(*arm, |run| Some(run.time))?;
+        let tail = against(*arm, |run| run.p99);
+        let events = mean(*arm, |run| run.events);
         let throughput_pct = lost(time.centre);
-        Row {
-            way: ways[arm].name(),
-            mode: ways[arm].mode(),
+        Some(Row {
+            way: ways[*arm].name(),
+            mode: ways[*arm].mode(),
             events,
-            ns_per_event: (events > 0.0).then(|| throughput_pct / 100.0 * mean(arm, |run| run.length_ns) / events),
+            ns_per_event: (events > 0.0).then(|| throughput_pct / 100.0 * mean(*arm, |run| run.length_ns) / events),
             throughput_pct,
             ci_pct: [lost(time.low), lost(time.high)],
-            p99_pct: tails.as_ref().map(|tails| gained(tails[nr].centre)),
-            p99_ci_pct: tails.as_ref().map(|tails| [gained(tails[nr].low), gained(tails[nr].high)]),
-        }
+            p99_pct: tail.map(|tail| gained(tail.centre)),
+            p99_ci_pct: tail.map(|tail| [gained(tail.low), gained(tail.high)]),
+        })
     };
-    Some(times.iter().enumerate().map(row).collect())
+    whole[1..].iter().map(row).collect()
 }
 
 /// As JSON (`iowhy.trace-price/1`).
@@ -569,6 +572,12 @@ mod tests {
         assert!(row.p99_pct.is_some_and(|pct| (pct - 50.0).abs() < 1e-9), "{row:?}");
         assert!((row.ci_pct[0] - 20.0).abs() < 1e-6 && (row.ci_pct[1] - 20.0).abs() < 1e-6);
         assert_eq!(compared(&[vec![None, run(1.0, 1.0, 1.0), None]], &ways), None);
+        // A way whose runs differ a lot widens its own interval alone.
+        let wild =
+            [vec![table[0][0], table[0][1], run(8.0, 1.0, 1.0)], vec![table[1][0], table[1][1], run(40.0, 1.0, 1.0)]];
+        let rows = compared(&wild, &ways).expect("the job ran");
+        assert!((rows[0].ci_pct[1] - rows[0].ci_pct[0]).abs() < 1e-6, "{rows:?}");
+        assert!(rows[1].ci_pct[1] - rows[1].ci_pct[0] > 10.0, "{rows:?}");
     }
 
     #[test]

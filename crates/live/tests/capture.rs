@@ -666,6 +666,8 @@ fn both_ways_record_the_same() {
             println!("missing {:?}, {:?}", captured.missing, captured.cost);
             captured
         });
+        // Wherever tracefs is mounted, or not.
+        assert_eq!(captured[0].missing, captured[1].missing);
         // Neither sees itself, but the other; what names descriptors is not of the kernel.
         let names = |seen: &Seen| matches!(seen, Seen::Other { name, .. } if name.starts_with("iowhy:"));
         // With a filter by process, tracefs of Linux 6.18 has no switch from the idle task of any CPU but the first.

@@ -57,7 +57,7 @@ fn text(error: impl std::fmt::Display) -> String {
 
 /// Measures, tests, and writes the page if asked to.
 pub(super) fn run(folder: &Path, quick: bool, page: bool) -> Outcome {
-    let (blocks, triggers, kills) = if quick { (3, 20, 5) } else { (7, 200, 50) };
+    let (blocks, triggers, kills) = if quick { (3, 20, 5) } else { (20, 200, 50) };
     let binary = release_binary()?;
     let folder = folder.join("recorder");
     // What a run before has left there is of no use.
@@ -74,8 +74,8 @@ pub(super) fn run(folder: &Path, quick: bool, page: bool) -> Outcome {
     say(neighbours(&binary, &folder)?);
     say(String::new());
     say(format!(
-        "`cargo xtask bench recorder --page`: {blocks} blocks of random order, level layers, runs of 1 s; in brackets \
-         95 % intervals."
+        "`cargo xtask bench recorder --page`: {blocks} blocks of random order, level layers, runs of half a second; in \
+         brackets 95 % intervals."
     ));
     say(String::new());
     say("| job | way | ns an event | throughput lost % | p99 +% |".to_owned());
@@ -90,7 +90,7 @@ pub(super) fn run(folder: &Path, quick: bool, page: bool) -> Outcome {
 /// What `iowhy trace price --json` measures. A program of its own: the keeper of a modelled disk is the program that
 /// asked for it.
 fn prices(binary: &Path, folder: &Path, job: &str, blocks: u32) -> Result<Value, String> {
-    let words = format!("trace price --json --runs {blocks} {job} --time_based --runtime=1s");
+    let words = format!("trace price --json --runs {blocks} {job} --time_based --runtime=500ms");
     let output = iowhy(binary, folder, &words).output().map_err(text)?;
     if !output.status.success() {
         return Err(format!("`iowhy {words}`: {}", String::from_utf8_lossy(&output.stderr).trim_end()));

@@ -33,7 +33,7 @@ use super::reader::{Page, Ring, Rings, Taken};
 use super::shape::Shape;
 use super::stacks::STACKED;
 use super::sum::FileId;
-use super::tracefs::USUAL;
+use super::tracefs::{USUAL, at_its_place};
 use super::{Ask, CaptureError, Level, On, Prepared, Source, thread_id};
 use crate::machine;
 
@@ -361,26 +361,29 @@ fn room(buffer_kib: u32, limit: u64) -> u32 {
 impl Programs {
     /// Loaded and attached, but off.
     pub(super) fn make(ask: &Ask) -> Result<Prepared<Programs>, CaptureError> {
-        let btf = Btf::from_sys_fs().map_err(refused)?;
-        let mut plan = Plan::new(ask, &btf);
-        let of_calls = plan.calls.iter().any(|wanted| *wanted != 0);
-        // The call that is timed.
-        plan.calls[libc::SYS_pread64 as usize] |= 3;
-        let room = room(ask.buffer_kib, machine::memory_limit().unwrap_or(u64::MAX));
-        let mut programs = Programs::linked(ask, &plan, room, &btf)?;
-        programs.fill(ask, room)?;
-        let event_ps = programs.attach(&mut plan, of_calls, &btf)?;
-        // The calls that were timed.
-        programs.ring.iter_mut().for_each(|ring| Taken::default().all(ring, 0));
-        let Plan { shapes, missing, .. } = plan;
-        Ok(Prepared { source: programs, guard: None, shapes, missing, event_ps })
+        // Descriptions and numbers of tracepoints are there.
+        at_its_place(|| {
+            let btf = Btf::from_sys_fs().map_err(refused)?;
+            let mut plan = Plan::new(ask, &btf);
+            let of_calls = plan.calls.iter().any(|wanted| *wanted != 0);
+            // The call that is timed.
+            plan.calls[libc::SYS_pread64 as usize] |= 3;
+            let room = room(ask.buffer_kib, machine::memory_limit().unwrap_or(u64::MAX));
+            let mut programs = Programs::linked(ask, &plan, room, &btf)?;
+            programs.fill(ask, room)?;
+            let event_ps = programs.attach(&mut plan, of_calls, &btf)?;
+            // The calls that were timed.
+            programs.ring.iter_mut().for_each(|ring| Taken::default().all(ring, 0));
+            let Plan { shapes, missing, .. } = plan;
+            Ok(Prepared { source: programs, guard: None, shapes, missing, event_ps })
+        })
     }
 
     /// Fails if the kernel refuses one of the programs; none is attached. One that copies stands for all of them.
     pub(super) fn accepted() -> Result<(), CaptureError> {
         let btf = Btf::from_sys_fs().map_err(refused)?;
         let ask = Ask { level: Level::Full, stacks: true, ..Ask::default() };
-        let plan = Plan::new(&ask, &btf);
+        let plan = at_its_place(|| Plan::new(&ask, &btf));
         let mut programs = Programs::linked(&ask, &plan, room(0, u64::MAX), &btf)?;
         let hooks = plan.hooks.iter().map(|(_, program, tracepoint)| (*program, *tracepoint));
         for (program, tracepoint) in OWN_HOOKS.into_iter().chain(ENDS).chain(hooks) {

@@ -55,6 +55,31 @@ pub fn tracefs(ledger: &Ledger) -> Result<(PathBuf, Option<Guard>), CaptureError
     Ok((path, Some(made.and(mount))))
 }
 
+/// Does something with tracefs at its usual place. If it is not mounted there, a thread with mounts of its own does it:
+/// nobody else sees these, and they go with the thread.
+pub(super) fn at_its_place<T: Send>(what: impl FnOnce() -> T + Send) -> T {
+    if USUAL.iter().any(|usual| Path::new(usual).join("events").exists()) {
+        return what();
+    }
+    let elsewhere = || {
+        // A user without the right to do so gets what there is without tracefs.
+        let _ = mount_for_this_thread();
+        what()
+    };
+    std::thread::scope(|scope| scope.spawn(elsewhere).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Gives this thread mounts of its own, tracefs at its usual place among them.
+fn mount_for_this_thread() -> rustix::io::Result<()> {
+    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+    use rustix::thread::{UnshareFlags, unshare_unsafe};
+    // SAFETY: of the mounts, and with them the working directory, this thread has a copy from now on; descriptors
+    // stay as they are.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    mount(SOURCE, USUAL[0], "tracefs", MountFlags::empty(), None)
+}
+
 /// Whether this user's group may make instances, as an administrator can allow.
 pub(super) fn is_writable() -> bool {
     use rustix::fs::{Access, access};
