@@ -7,7 +7,8 @@
 //! tasks      a short recording of the same target: time for a byte of its calls, or for a call where none has bytes
 //! windows    an open file keeps the read-ahead that the disk had when it was opened: for `read_ahead_kb` only calls of
 //!            tasks on files that they opened since then count, by the time that they take
-//! interval   signed ranks of the blocks' savings; from their least to their largest if there are few
+//! interval   signed ranks of the logarithms of the blocks' ratios, as one disturbed run of three makes a block many
+//!            times slower, and none makes it many times faster; from the least to the largest if there are few
 //! restored   after each run, after a signal, and by the next start if the process is killed
 //! ```
 //! Limits: a command must be able to run again on what the run before has left; what tasks ask for may change
@@ -115,19 +116,19 @@ impl Target<'_> {
     fn trial(&self, ledger: &Ledger, file: &Path, value: &str) -> Result<Tried, TrialError> {
         let begun = Instant::now();
         let opened_only = file.ends_with("read_ahead_kb");
-        let mut saved = Vec::new();
+        let mut ratios = Vec::new();
         for block in 0..BLOCKS {
             if block >= LEAST_BLOCKS && begun.elapsed() > TRIAL {
                 break;
             }
             match self.block(ledger, file, value, opened_only) {
-                Ok([as_it_is, changed]) => saved.push(100.0 * (1.0 - changed / as_it_is.max(f64::MIN_POSITIVE))),
+                Ok([as_it_is, changed]) => ratios.push(changed / as_it_is.max(f64::MIN_POSITIVE)),
                 // It has come to rest; what it did before counts.
                 Err(TrialError::KeepsOpen | TrialError::Idle) if block >= LEAST_BLOCKS => break,
                 Err(error) => return Err(error),
             }
         }
-        Ok(summary(&saved))
+        Ok(summary(&ratios))
     }
 
     /// Times as it is and with the change, in random order.
@@ -233,13 +234,15 @@ fn of_opened(trace: &Trace) -> Option<f64> {
     (bytes >= LEAST_OPENED).then(|| ns as f64 / bytes as f64)
 }
 
-/// The centre of the blocks' savings with its interval.
-fn summary(saved: &[f64]) -> Tried {
-    let least = saved.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = saved.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let of = signed_rank::test(saved, LEVEL);
+/// The centre of the blocks' savings with its interval, from the time with the change by the time without.
+fn summary(ratios: &[f64]) -> Tried {
+    let logarithms: Vec<f64> = ratios.iter().map(|ratio| ratio.max(f64::MIN_POSITIVE).ln()).collect();
+    let least = logarithms.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = logarithms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let of = signed_rank::test(&logarithms, LEVEL);
     let (centre, low, high) = of.map_or((0.0, least, most), |of| (of.centre, of.low.max(least), of.high.min(most)));
-    Tried { saves_pct: centre, ci_pct: [low, high], blocks: saved.len() as u32 }
+    let saves = |logarithm: f64| 100.0 * (1.0 - logarithm.exp());
+    Tried { saves_pct: saves(centre), ci_pct: [saves(high), saves(low)], blocks: ratios.len() as u32 }
 }
 
 #[cfg(test)]
@@ -247,15 +250,20 @@ mod tests {
     use super::summary;
 
     #[test]
-    fn savings_of_blocks_have_a_centre_and_an_interval() {
-        for (saved, centre, ci) in [
-            (&[50.0, 50.0, 50.0][..], 50.0, [50.0, 50.0]),
-            (&[10.0, 20.0, 30.0], 20.0, [10.0, 30.0]),
-            (&[-10.0, 10.0, -20.0, 20.0, -5.0, 5.0], 0.0, [-20.0, 20.0]),
+    fn ratios_of_blocks_have_a_centre_and_an_interval() {
+        for (ratios, centre, ci) in [
+            (&[0.5, 0.5, 0.5][..], 50.0, [50.0, 50.0]),
+            (&[0.4, 0.8, 0.2], 60.0, [20.0, 80.0]),
+            (&[0.5, 2.0, 0.25, 4.0, 0.8, 1.25], 0.0, [-300.0, 75.0]),
+            // A disturbed run is one of three.
+            (&[0.25, 0.25, 4.0], 50.0, [-300.0, 75.0]),
         ] {
-            let tried = summary(saved);
-            assert!((tried.saves_pct - centre).abs() < 1e-9, "{saved:?}: {tried:?}");
-            assert_eq!(tried.ci_pct, ci, "{saved:?}");
+            let tried = summary(ratios);
+            assert!((tried.saves_pct - centre).abs() < 1e-9, "{ratios:?}: {tried:?}");
+            assert!(
+                tried.ci_pct.iter().zip(ci).all(|(is, should)| (is - should).abs() < 1e-9),
+                "{ratios:?}: {tried:?}"
+            );
         }
     }
 }

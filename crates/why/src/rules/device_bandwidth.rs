@@ -73,7 +73,9 @@ fn slow_medium(facts: &Facts<'_>, way: usize) -> Option<Cost> {
     let bytes = nr * sectors * SECTOR_BYTES as f64;
     let turns = facts.turns()?;
     let queues = !turns && commands.at_once() >= QUEUED;
-    let (slowest, besides) = (if queues { SOUND.start } else { SLOWEST }, if turns { TURN } else { WAY });
+    // What requests need besides their bytes they need at once.
+    let besides = if turns { TURN } else { WAY / commands.at_once().max(1.0) };
+    let slowest = if queues { SOUND.start } else { SLOWEST };
     let slow = bytes * 1e9 <= slowest * (busy - besides * nr);
     let alone = if way == 0 {
         let [next, all] = reads_of(facts, |class| queues || class.place == Place::Next);
@@ -158,7 +160,7 @@ mod tests {
 
     /// The same that keep the device busy for half of the time.
     fn of_half(a: &mut Alone, way: usize, busy: f64) {
-        a.digest.elapsed.0 = 1_000_000_000;
+        a.digest.elapsed.0 = 800_000_000;
         queued(a, busy, 2.0);
         a.requests(way, 100, 256, busy);
     }
@@ -185,8 +187,8 @@ mod tests {
             ("MOSTLY", away, 100.0, 101.0),
             ("SLOWEST", |a, x| a.requests(0, 100, 256, x), 8.554e8, 8.553e8),
             ("WAY", |a, x| a.requests(0, 100, 256, x), 8.554e8, 8.553e8),
-            ("SOUND", |a, x| of_half(a, 0, x), 5.277e8, 5.276e8),
-            ("QUEUED", |a, x| queued(a, 8e8, x), 1.5, 1.499),
+            ("SOUND", |a, x| of_half(a, 0, x), 4.277e8, 4.276e8),
+            ("QUEUED", |a, x| (queued(a, 7.8e8, x), a.digest.elapsed.0 = 1_500_000_000).1, 1.5, 1.499),
             ("MOSTLY, at rest", |a, x| at_rest(a, x, f64::INFINITY), 50.0, 51.0),
             ("SLOWEST, without pauses", |a, x| at_rest(a, 100.0, x), 6.554e6, 6.553e6),
             ("TURN", |a, x| a.set("sda", "rotational", &x.to_string()), 0.0, 1.0),
@@ -205,7 +207,7 @@ mod tests {
             ("MOSTLY", |a, x| a.digest.elapsed.0 = x as u64, 2_500_000_000.0, 2_500_000_001.0),
             ("others", |a, x| a.others = vec![("cp".to_owned(), 1); x as usize], 0.0, 1.0),
             ("reads", |a, x| a.digest.commands.issued[0] = x as u64, 100.0, 101.0),
-            ("SOUND", |a, x| of_half(a, 1, x), 5.277e8, 5.276e8),
+            ("SOUND", |a, x| of_half(a, 1, x), 4.277e8, 4.276e8),
             ("TURN", |a, x| a.set("sda", "rotational", &x.to_string()), 0.0, 1.0),
         ];
         hold_cost(&RULE, || medium(1), (69.9, 0.8), edges);
