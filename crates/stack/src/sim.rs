@@ -360,8 +360,7 @@ impl<'p, 's> World<'p, 's> {
         let io_pages = u64::from(max_sectors) / PAGE_SECTORS;
         let limits = Limits {
             ra_pages: queue.unsigned("read_ahead_kb") / 4,
-            // Whatever a request may have: segments bound requests, and are no pages where these lie together.
-            io_pages: io_pages.max(1),
+            io_pages: io_pages.max(1), // Not of `max_segments`: a segment may have several pages.
             max_folio_order: fs.max_folio_order,
             max_sane: machine.cache_pages / 2,
         };
