@@ -509,6 +509,28 @@ fn a_page_that_goes_before_its_reader_runs_does_no_harm() {
     run_and_check(&Plan { stack: stack("linux-6.1", &small), job: Job { mapping_cached: false, ..job(readers) } });
 }
 
+/// A read larger than the window is read ahead in as much as a request may have (`bdi->io_pages`), however many segments
+/// that has.
+#[test]
+fn a_large_read_has_windows_of_a_request() {
+    let reader = FileIo {
+        threads: 1,
+        nr_files: 1,
+        total_bytes: 8 << 20,
+        block_bytes: 8 << 20,
+        fsync_freq: 0,
+        fsync_end: false,
+        max_events: 1,
+        ..program(&small_job(Mode::SeqRead)).clone()
+    };
+    for (max_sectors_kb, pages) in [("512", 128.0), ("1024", 256.0)] {
+        let keys = [("read_ahead_kb", "128"), ("max_sectors_kb", max_sectors_kb), ("max_segments", "128")];
+        let layers = run("linux-6.18", &keys, &job(reader.clone())).layers;
+        let [windows, all] = [layers.windows, layers.window_pages].map(|of| of.iter().sum::<u64>() as f64);
+        assert!((all / windows - pages).abs() < 0.1 * pages, "{all} pages in {windows} windows");
+    }
+}
+
 #[test]
 fn nothing_is_lost_on_any_kernel() {
     for kernel in KERNELS {

@@ -139,7 +139,7 @@ fn one(text: &mut String, answer: &Answer, nr: usize, of: &Finding, style: Style
     if let Some(tried) = &of.tried {
         let [low, high] = tried.ci_pct;
         let blocks = count(tried.blocks.into(), "block", "blocks");
-        let word = if low <= 0.0 && high >= 0.0 { "Tried, undecided" } else { "Tried" };
+        let word = if tried.is_decided() { "Tried" } else { "Tried, undecided" };
         let saved = format!("{word}: saves {:.0} % ({low:.0} to {high:.0} %), {blocks}", tried.saves_pct);
         paragraph(text, "   ", &saved);
     }

@@ -62,6 +62,14 @@ pub struct Tried {
     pub blocks: u32,
 }
 
+impl Tried {
+    /// Whether all of its interval is faster, or slower.
+    pub fn is_decided(&self) -> bool {
+        let [low, high] = self.ci_pct;
+        low > 0.0 || high < 0.0
+    }
+}
+
 /// Why a trial came to no end.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
@@ -251,14 +259,16 @@ mod tests {
 
     #[test]
     fn ratios_of_blocks_have_a_centre_and_an_interval() {
-        for (ratios, centre, ci) in [
-            (&[0.5, 0.5, 0.5][..], 50.0, [50.0, 50.0]),
-            (&[0.4, 0.8, 0.2], 60.0, [20.0, 80.0]),
-            (&[0.5, 2.0, 0.25, 4.0, 0.8, 1.25], 0.0, [-300.0, 75.0]),
+        for (ratios, centre, ci, decided) in [
+            (&[0.5, 0.5, 0.5][..], 50.0, [50.0, 50.0], true),
+            (&[2.0, 2.0, 2.0], -100.0, [-100.0, -100.0], true),
+            (&[0.4, 0.8, 0.2], 60.0, [20.0, 80.0], true),
+            (&[0.5, 2.0, 0.25, 4.0, 0.8, 1.25], 0.0, [-300.0, 75.0], false),
             // A disturbed run is one of three.
-            (&[0.25, 0.25, 4.0], 50.0, [-300.0, 75.0]),
+            (&[0.25, 0.25, 4.0], 50.0, [-300.0, 75.0], false),
         ] {
             let tried = summary(ratios);
+            assert_eq!(tried.is_decided(), decided, "{ratios:?}: {tried:?}");
             assert!((tried.saves_pct - centre).abs() < 1e-9, "{ratios:?}: {tried:?}");
             assert!(
                 tried.ci_pct.iter().zip(ci).all(|(is, should)| (is - should).abs() < 1e-9),
