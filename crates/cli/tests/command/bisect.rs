@@ -36,13 +36,13 @@ fn kernels_of_this_decade_end_at_their_first_bad_policy() {
 
 #[test]
 fn a_bad_side_that_is_not_worse_is_said_to_be_better() {
-    let places = "--good sim:linux-6.1 --bad sim:linux-6.18";
-    let output = iowhy(&format!("bisect {places} --json dd if=/dev/sda bs=1M count=64"));
+    let places = "--good sim:linux-6.1,read_ahead_kb=16 --bad sim:linux-6.18";
+    let output = iowhy(&format!("bisect {places} --json dd if=/dev/sda bs=64k count=1024"));
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     check_schema("bisect", &value);
     assert_eq!((output.status.code(), value["answer"].as_str()), (Some(3), Some("not-worse")), "{value:#}");
     assert!(value["first_bad"].is_null() && value["steps"].as_array().is_some_and(Vec::is_empty), "{value:#}");
-    let shown = text(&iowhy(&format!("bisect {places} dd if=/dev/sda bs=1M count=64")).stdout);
+    let shown = text(&iowhy(&format!("bisect {places} dd if=/dev/sda bs=64k count=1024")).stdout);
     assert!(shown.contains("The bad side is better, not worse: elapsed_s is "), "{shown}");
     assert!(!shown.contains("First bad"), "{shown}");
 }
