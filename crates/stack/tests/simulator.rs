@@ -509,8 +509,8 @@ fn a_page_that_goes_before_its_reader_runs_does_no_harm() {
     run_and_check(&Plan { stack: stack("linux-6.1", &small), job: Job { mapping_cached: false, ..job(readers) } });
 }
 
-/// A read larger than the window is read ahead in as much as a request may have (`bdi->io_pages`), however many segments
-/// that has.
+/// A read larger than the window is read ahead in as many sectors as a request may have (`bdi->io_pages`), whatever its
+/// segments.
 #[test]
 fn a_large_read_has_windows_of_a_request() {
     let reader = FileIo {
