@@ -357,10 +357,10 @@ impl<'p, 's> World<'p, 's> {
 
         job.check().map_err(RunError::Job)?;
         let (files, threads) = (job.placed_files(), job.workload.threads());
-        let io_pages = u64::from(max_sectors) / PAGE_SECTORS;
         let limits = Limits {
             ra_pages: queue.unsigned("read_ahead_kb") / 4,
-            io_pages: io_pages.max(1), // Not of `max_segments`: a segment may have several pages.
+            // Not of `max_segments`: a segment may have several pages.
+            io_pages: (u64::from(max_sectors) / PAGE_SECTORS).max(1),
             max_folio_order: fs.max_folio_order,
             max_sane: machine.cache_pages / 2,
         };

@@ -33,7 +33,7 @@ use super::reader::{Page, Ring, Rings, Taken};
 use super::shape::Shape;
 use super::stacks::STACKED;
 use super::sum::FileId;
-use super::tracefs::{USUAL, at_its_place};
+use super::tracefs::{USUAL, at_its_place, is_at_its_place};
 use super::{Ask, CaptureError, Level, On, Prepared, Source, thread_id};
 use crate::machine;
 
@@ -272,7 +272,7 @@ fn described(name: &str) -> Option<Format> {
 impl Plan {
     fn new(ask: &Ask, btf: &Btf) -> Plan {
         let mut plan = Plan { calls: vec![0; CALL_NUMBERS], ..Plan::default() };
-        let described = USUAL.iter().any(|folder| Path::new(folder).join("events").exists());
+        let described = is_at_its_place();
         let mut groups = BTreeSet::new();
         for event in EVENTS.iter().filter(|event| ask.wants(event)) {
             if !described && !has_program(event.names[0]) {

@@ -55,10 +55,15 @@ pub fn tracefs(ledger: &Ledger) -> Result<(PathBuf, Option<Guard>), CaptureError
     Ok((path, Some(made.and(mount))))
 }
 
+/// Whether tracefs is where it usually is, and open to this user.
+pub(super) fn is_at_its_place() -> bool {
+    USUAL.iter().any(|usual| Path::new(usual).join("events").exists())
+}
+
 /// Does something with tracefs at its usual place. If it is not mounted there, a thread with mounts of its own does it:
 /// nobody else sees these, and they go with the thread.
 pub(super) fn at_its_place<T: Send>(what: impl FnOnce() -> T + Send) -> T {
-    if USUAL.iter().any(|usual| Path::new(usual).join("events").exists()) {
+    if is_at_its_place() {
         return what();
     }
     let elsewhere = || {

@@ -82,6 +82,14 @@ pub struct Cache {
     pub direct_latency: [Spread; 2],
 }
 
+impl Cache {
+    /// Pages that the tasks took out themselves and read again: those of a file that is overwritten come back without
+    /// a read.
+    pub fn dropped_and_read(&self) -> u64 {
+        self.dropped.min(self.again_by_reads)
+    }
+}
+
 /// Calls on one file, one after the other. Events do not show a lock; but a task that waits for one is silent until the
 /// call that has it ends.
 #[derive(Clone, Debug, Default)]

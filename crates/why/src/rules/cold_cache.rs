@@ -99,10 +99,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let gone = cache.again.saturating_sub(cache.reclaimed + cache.dropped);
     let short = facts.counter("memory_some_pressure_ns") > SHORT * facts.whole_ns;
     let by_others = if short { seen } else { seen.max(gone) };
-    // Pages of a file that is written anew come back without a read.
-    let itself = cache.dropped.min(cache.again_by_reads);
     // An open of FUSE drops what its server has cached once more.
-    let itself = if facts.filesystem(|kind| kind.starts_with("fuse")).is_some() { 0 } else { itself };
+    let itself = if facts.filesystem(|kind| kind.starts_with("fuse")).is_some() { 0 } else { cache.dropped_and_read() };
     let enough = |dropped: u64| again > 0.0 && dropped as f64 >= BY_OTHERS * again && cache.reclaimed <= dropped;
     let (dropped, who, setting) = match (enough(by_others), enough(itself)) {
         (true, _) => (by_others, "another process", "the process that drops them (POSIX_FADV_DONTNEED, drop_caches)"),

@@ -108,7 +108,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
         let setting = "O_DIRECT in all calls on the file, or in none";
         let mut cost = cleared(facts, part, "clear pages of buffered calls out of their range", setting);
         let cache = &facts.digest.cache;
-        let again = if cache.direct_cleared[1] >= ENOUGH { cache.dropped.min(cache.again_by_reads) } else { 0 };
+        let again = if cache.direct_cleared[1] >= ENOUGH { cache.dropped_and_read() } else { 0 };
         if again > 0 {
             let read = facts.reads_wait() * again as f64 / cache.added.max(again) as f64;
             cost.ns = (cost.ns + read).min(facts.whole_ns);
