@@ -19,10 +19,11 @@ mod change;
 mod combined;
 mod costs;
 mod place;
+mod regions;
 
 use iowhy_stack::kernel::Stack;
 use iowhy_stack::outcome::Plan;
-use iowhy_stack::trace::{Dev, Trace};
+use iowhy_stack::trace::{Dev, Record, Seen, Trace};
 use iowhy_trace::join::{Who, join};
 use iowhy_trace::settings::Settings;
 use iowhy_why::{Evidence, Side, explain};
@@ -168,7 +169,8 @@ impl Twin {
         let mut recorded = calls::of(&trace, &joined)?;
         let mut said = ["stable", "kernel"].into_iter().filter_map(|key| settings.get("machine", key));
         let release = said.find(|release| !release.is_empty()).unwrap_or(&trace.kernel);
-        let mut stack = place::stack(release, settings, recorded.device);
+        let is_large = |record: &Record| matches!(record.seen, Seen::PageAdd { order: 1.., .. });
+        let mut stack = place::stack(release, settings, recorded.device, trace.records.iter().any(is_large));
         let elevator = stack.elevator.clone();
         let measured = apply(&mut stack, &trace, recorded.device);
         costs::set(&mut stack, &recorded.costs);

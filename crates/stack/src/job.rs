@@ -356,6 +356,12 @@ pub struct Job {
     /// Where blocks of files are, in the order of files and pages; a page without one follows the last before it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extents: Vec<Extent>,
+    /// Regions of files that have no blocks at the start: a write to a part of such a page reads nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holes: Vec<Target>,
+    /// Regions of files whose mappings are executable.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub executable: Vec<Target>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttle: Option<Throttle>,
     /// Time before this is not counted in the report.
@@ -379,6 +385,8 @@ impl Job {
             mapping_cached: false,
             cached: Vec::new(),
             extents: Vec::new(),
+            holes: Vec::new(),
+            executable: Vec::new(),
             throttle: None,
             warmup: Nanos::ZERO,
             interval: Nanos::ZERO,

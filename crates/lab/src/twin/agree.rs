@@ -3,10 +3,11 @@
 //! ```text
 //! windows    of read-ahead, as they were carried out, each run of pages that was added for one: file, first page,
 //!            pages; of a kernel that has no events of read-ahead, each run of pages that a call adds
-//! pages      that the calls added to the page cache: file, page
-//! requests   for data of the workload: direction, sectors
+//! pages      that calls which read added to the page cache: file, page
+//! requests   for data, of its calls: direction, sectors; writeback by the kernel's own threads is not compared
 //! time       from the begin of the first call to the end of the last
 //! ```
+//! Reads that no call asks for (execve's of a program's first page) are part of neither.
 //! Each but the time is the share of both together, as sets with repetition: what both have, of what the one with more
 //! of them has. Nothing is fitted to reach agreement.
 
@@ -15,15 +16,16 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use iowhy_stack::event::{CallId, Content, Dir, Event, EventSink, RaKind, What};
+use iowhy_stack::event::{CallId, Content, Dir, Event, EventSink, Op, RaKind, RqId, What};
 use iowhy_stack::outcome::{Outcome, Plan, RunError};
 use iowhy_stack::sim;
 use iowhy_stack::trace::{Rwbs, Seen, Trace};
-use iowhy_trace::join::{Joined, of_kernel};
+use iowhy_trace::join::Joined;
 use iowhy_why::digest::{Digest, Observer};
 
 use super::Agreement;
 use super::calls::Recorded;
+use super::regions::InProgress;
 
 /// Least agreement of what has to be equal, and of times, percent.
 const LEAST: f64 = 90.0;
@@ -99,13 +101,19 @@ impl Traits {
         let own: HashSet<u32> = recorded.calls.iter().map(|place| joined.calls[*place].pid).collect();
         let inodes: HashMap<_, u32> = numbers.iter().map(|(file, nr)| (joined.files[*file as usize], *nr)).collect();
         let mut carried = Carried::default();
+        let mut progress = InProgress::new(joined, &recorded.calls);
         for record in trace.records.iter().filter(|record| recorded.within(record.at) && own.contains(&record.pid)) {
             let pid = record.pid;
+            if progress.asks_for_nothing(record) {
+                continue;
+            }
             match record.seen {
                 Seen::PageAdd { file, index, order } => {
                     let Some(file) = inodes.get(&file) else { continue };
                     let nr = 1 << order.min(31);
-                    (index..index + nr).for_each(|page| out.pages.add((*file, page)));
+                    if progress.at(record.at, pid).is_none_or(|call| call.op == Op::Read) {
+                        (index..index + nr).for_each(|page| out.pages.add((*file, page)));
+                    }
                     carried.added(pid, (*file, index, nr), &mut out.windows);
                 }
                 Seen::RaOrder { .. } | Seen::RaUnbounded { .. } => carried.decided(pid, false, &mut out.windows),
@@ -117,15 +125,10 @@ impl Traits {
             }
         }
         own.iter().for_each(|pid| carried.decided(*pid, true, &mut out.windows));
-        let writes = recorded.calls.iter().any(|place| joined.calls[*place].op != iowhy_stack::event::Op::Read);
         for request in &joined.requests {
             let extent = &request.extent;
             let at = request.issued.filter(|at| recorded.within(*at));
-            let bios = request.bios.iter().map(|bio| &joined.bios[*bio as usize]);
-            let ours = bios.clone().any(|bio| bio.call != 0)
-                || writes
-                    && !extent.rwbs.has(Rwbs::READ)
-                    && request.pids.iter().all(|pid| own.contains(pid) || of_kernel(trace, *pid));
+            let ours = request.bios.iter().any(|bio| joined.bios[*bio as usize].call != 0);
             let journal = request.pids.iter().any(|pid| trace.name(*pid).is_some_and(|name| name.starts_with("jbd2/")));
             let data = !extent.rwbs.has(Rwbs::META) && !extent.rwbs.has(Rwbs::DISCARD) && extent.bytes > 0 && !journal;
             if at.is_some() && ours && data && extent.dev == recorded.device && !request.merged {
@@ -140,6 +143,10 @@ impl Traits {
 struct Listener<'a> {
     recorded: &'a Recorded,
     strangers: HashSet<u32>,
+    /// Calls that write.
+    writes: HashSet<u32>,
+    /// Requests with bios of the workload's calls.
+    owned: HashSet<RqId>,
     traits: Traits,
     carried: Carried,
     observer: Observer,
@@ -154,6 +161,9 @@ impl EventSink for Listener<'_> {
         {
             self.strangers.insert(call);
             return;
+        }
+        if let What::CallStart { op: Op::Write, .. } = event.what {
+            self.writes.insert(call);
         }
         let strange = event.call != CallId::NONE && self.strangers.contains(&call);
         if strange {
@@ -173,10 +183,18 @@ impl EventSink for Listener<'_> {
             What::CallEnd { .. } => self.carried.decided(call, true, &mut self.traits.windows),
             What::PageAdd { file, page, nr_pages } => {
                 let nr = u64::from(nr_pages);
-                (page.0..page.0 + nr).for_each(|page| self.traits.pages.add((file.0, page)));
+                if !self.writes.contains(&call) {
+                    (page.0..page.0 + nr).for_each(|page| self.traits.pages.add((file.0, page)));
+                }
                 self.carried.added(call, (file.0, page.0, nr), &mut self.traits.windows);
             }
-            What::Issue { dir, content: Content::Data, nr_sectors, .. } if nr_sectors > 0 => {
+            What::GetRequest { rq } | What::Merge { rq, .. } if event.call != CallId::NONE => {
+                self.owned.insert(rq);
+            }
+            What::MergeRequests { rq, gone } if self.owned.remove(&gone) => drop(self.owned.insert(rq)),
+            What::Issue { rq, dir, content, nr_sectors, .. }
+                if self.owned.remove(&rq) && content == Content::Data && nr_sectors > 0 =>
+            {
                 self.traits.requests.add((dir == Dir::Read, u64::from(nr_sectors)));
             }
             _ => {}
@@ -216,8 +234,9 @@ pub(super) fn run(plan: &Plan, recorded: &Recorded, seed: u64) -> Result<Run, Ru
     let mut plan = plan.clone();
     plan.job.seed = seed;
     let traits = Traits::default();
-    let (strangers, carried, observer) = (HashSet::new(), Carried::default(), Observer::default());
-    let mut listener = Listener { recorded, strangers, traits, carried, observer };
+    let (strangers, writes, owned) = (HashSet::new(), HashSet::new(), HashSet::new());
+    let (carried, observer) = (Carried::default(), Observer::default());
+    let mut listener = Listener { recorded, strangers, writes, owned, traits, carried, observer };
     let outcome: Outcome = guarded(|| sim::run_with(&plan, &mut listener))?;
     let (own, others) = outcome.threads.split_at(recorded.own.min(outcome.threads.len()));
     listener.traits.time = own.iter().map(|thread| thread.end.0).max().unwrap_or(0) as f64;

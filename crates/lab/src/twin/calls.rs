@@ -32,6 +32,7 @@ use iowhy_trace::fields::field;
 use iowhy_trace::join::{CallRecord, Joined, Way, of_kernel};
 use iowhy_why::digest::PageSet;
 
+use super::regions::{self, InProgress};
 use crate::run::replay::{self, Mode, ReplaySite};
 
 /// Calls, and records in all, of the stretch of a recording that is made again.
@@ -312,8 +313,10 @@ pub(super) fn of(trace: &Trace, joined: &Joined) -> Result<Recorded, String> {
             files.len() as u32 - 1
         });
     }
-    let (threads, costs) = threads(trace, joined, (&known, &calls), &numbers, span);
-    let used = Used::of(trace, joined, &calls, &numbers, span);
+    let (mut threads, costs) = threads(trace, joined, (&known, &calls), &numbers, span);
+    let mut used = Used::of(trace, joined, &calls, &numbers, span);
+    let mut was_there = |file: u32, page: u64| used.there.count(file, page, 1) > 0;
+    threads.iter_mut().for_each(|thread| thread.touch_between(&mut was_there));
     let extents = extents(joined, &calls, &numbers, device);
     let mut specs: Vec<FileSpec> =
         used.bytes.iter().map(|bytes| FileSpec { bytes: (*bytes).max(1), place: Place::FileSystem }).collect();
@@ -337,6 +340,7 @@ pub(super) fn of(trace: &Trace, joined: &Joined) -> Result<Recorded, String> {
     let nr_sectors = ends.chain(whole).max().unwrap_or(0);
     let mut job = Job::new(Workload::Threads { files: specs, threads: jobs }, 1);
     (job.cached, job.extents, job.mapping_cached) = (used.cached, placed, true);
+    (job.holes, job.executable) = regions::of(trace, joined, &calls, &numbers);
     job.check()?;
     let part = calls.len() as f64 / all.len() as f64;
     let inferred = joined.inferred_windows;
@@ -348,14 +352,16 @@ const MAPPED: u64 = 512;
 
 impl Thread {
     /// Lets each fault touch the pages up to the next one, if that follows soon.
-    fn touch_between(&mut self) {
+    fn touch_between(&mut self, was_there: &mut dyn FnMut(u32, u64) -> bool) {
         let page = |step: &Scripted| step.call.offset / PAGE_BYTES;
         let is_fault = |step: &Scripted| step.call.how.is_some_and(|how| how.path == Path::Mapping);
         for nr in 1..self.steps.len() {
             let [fault, next] = [nr - 1, nr].map(|nr| self.steps[nr]);
             let nr_pages = page(&next).saturating_sub(page(&fault));
             if is_fault(&fault) && is_fault(&next) && fault.call.file == next.call.file && nr_pages <= MAPPED {
-                self.steps[nr - 1].call.len_bytes = (nr_pages.max(1) * PAGE_BYTES) as u32;
+                let between = page(&fault) + 1..page(&next);
+                let nr_pages = 1 + between.take_while(|page| was_there(fault.call.file, *page)).count() as u64;
+                self.steps[nr - 1].call.len_bytes = (nr_pages * PAGE_BYTES) as u32;
             }
         }
     }
@@ -454,8 +460,10 @@ impl Follower<'_> {
         let joined = self.joined;
         let call = &joined.calls[place];
         let beside = call.is_asynchronous();
+        // Of a call whose end was not seen nobody knows how long it kept its task.
+        let busy = u32::from(!beside && call.end.is_some());
         if !self.made.contains(&place) {
-            self.tasks.entry(call.pid).or_default().busy += u32::from(!beside);
+            self.tasks.entry(call.pid).or_default().busy += busy;
             return;
         }
         let Ok(again) = replay::again(joined, call) else { return };
@@ -478,9 +486,7 @@ impl Follower<'_> {
             self.threads.push(Thread { steps: vec![], ended: 0, in_flight: 0, depth: 0, ready, asynchronous: beside });
             self.threads.len() - 1
         });
-        if !beside {
-            task.busy += 1;
-        }
+        task.busy += busy;
         let step = self.timed(at, (call.pid, beside), number, step);
         let thread = &mut self.threads[number];
         thread.steps.push(step);
@@ -516,6 +522,9 @@ impl Follower<'_> {
             }
             None if self.stated => step.pause = Nanos(spent.slept).min(gap.saturating_sub(step.spin)),
             None => step.pause = gap.saturating_sub(step.spin),
+        }
+        if step.after.is_none() && thread.steps.is_empty() {
+            step.pause += thread.ready.saturating_sub(self.span.0);
         }
         step.spin += Nanos(std::mem::take(&mut task.waited));
         step
@@ -571,15 +580,15 @@ fn threads(
         work: Vec::new(),
     };
     items.into_iter().for_each(|(at, _, item)| follower.follow(at, item));
-    let Follower { mut threads, work, .. } = follower;
-    threads.iter_mut().for_each(Thread::touch_between);
+    let Follower { threads, work, .. } = follower;
     (threads, Costs { work, late })
 }
 
-/// How far files were used, and what was cached.
+/// How far files were used, and what was cached at first, or at any time.
 struct Used {
     bytes: Vec<u64>,
     cached: Vec<Target>,
+    there: PageSet,
 }
 
 impl Used {
@@ -615,6 +624,7 @@ impl Used {
         by_end.sort_by_key(|call| joined.calls[*call].end);
         let mut done = by_end.into_iter().peekable();
         let mut windows = Vec::new();
+        let mut progress = InProgress::new(joined, calls);
         for record in trace.records.iter().filter(|record| record.at >= span.0 && record.at <= span.1) {
             while let Some(place) = done.next_if(|place| joined.calls[*place].end.is_some_and(|end| end <= record.at)) {
                 let call = &joined.calls[place];
@@ -627,6 +637,9 @@ impl Used {
                 }
             }
             let Some(number) = record.seen.file().and_then(|inode| inodes.get(&inode)).copied() else { continue };
+            if progress.asks_for_nothing(record) {
+                continue;
+            }
             match record.seen {
                 Seen::PageAdd { index, order, .. } => {
                     added.insert(number, index, 1 << order.min(31));
@@ -657,12 +670,15 @@ impl Used {
             let end = (start.saturating_add(nr)).min(bytes[number as usize].div_ceil(PAGE_BYTES));
             finds(&mut added, number, start, end);
         }
+        for (file, from, to) in &cached {
+            added.insert(*file, *from, to - from);
+        }
         let region = |(file, from, to): (u32, u64, u64)| Target {
             file,
             start: from * PAGE_BYTES,
             len_bytes: (to - from) * PAGE_BYTES,
         };
-        Used { bytes, cached: cached.into_iter().map(region).collect() }
+        Used { bytes, cached: cached.into_iter().map(region).collect(), there: added }
     }
 }
 

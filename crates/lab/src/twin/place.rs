@@ -65,8 +65,8 @@ fn filesystem(settings: &Settings) -> Option<(&str, &str)> {
     Some((name, settings.get(of, "mount_options").unwrap_or_default()))
 }
 
-/// The stack; the device is left to the profile.
-pub(super) fn stack(release: &str, settings: &Settings, device: Dev) -> Stack {
+/// The stack, `large_folios` if the recording has some; the device is left to the profile.
+pub(super) fn stack(release: &str, settings: &Settings, device: Dev, large_folios: bool) -> Stack {
     let mut stack = Stack::new(kernel_of(release));
     // What a kernel does not have is not set.
     let mut set = |key: &str, value: &str| drop(stack.set(key, value));
@@ -136,10 +136,13 @@ pub(super) fn stack(release: &str, settings: &Settings, device: Dev) -> Stack {
     set("machine.wake_max_us", "20");
     if let Some((name, options)) = filesystem(settings) {
         let is_one = |known: &str| known == name || known.starts_with(&format!("{name}-"));
-        if !is_one(stack.filesystem.entry.name)
-            && let Some(entry) = FILESYSTEMS.iter().rev().find(|entry| is_one(entry.name))
-        {
-            let _ = stack.set("filesystem", entry.name);
+        if !is_one(stack.filesystem.entry.name) {
+            match FILESYSTEMS.iter().rev().find(|entry| is_one(entry.name)) {
+                Some(entry) => drop(stack.set("filesystem", entry.name)),
+                // One without a model: its folios are as large as those seen.
+                None if !large_folios => drop(stack.set("filesystem.max_folio_order", "0")),
+                None => {}
+            }
         }
         if options.split(',').any(|option| matches!(option, "barrier=0" | "nobarrier")) {
             let _ = stack.set("filesystem.barriers", "off");

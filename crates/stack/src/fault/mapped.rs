@@ -157,6 +157,11 @@ impl MappedFile {
         self.change(first, end, |vma| vma.huge = huge);
     }
 
+    /// The pages from `first` to before `end` become executable (`mprotect`, or a part that was mapped so).
+    pub fn make_executable(&mut self, first: PageIndex, end: PageIndex) {
+        self.change(first, end, |vma| vma.exec = true);
+    }
+
     fn change(&mut self, first: PageIndex, end: PageIndex, change: impl Fn(&mut Vma)) {
         let mut parts: Vec<Vma> = Vec::new();
         for vma in &self.vmas {

@@ -53,11 +53,18 @@ impl Mappings {
         self.random_is_no_use = random_is_no_use;
     }
 
-    /// Maps the whole file unless that descriptor has mapped it.
-    pub(super) fn open(&mut self, descriptor: usize, file: FileId, nr_pages: u64) {
+    /// Maps the whole file unless that descriptor has mapped it, some regions executable.
+    pub(super) fn open(
+        &mut self,
+        descriptor: usize,
+        file: FileId,
+        nr_pages: u64,
+        executable: &[(PageIndex, PageIndex)],
+    ) {
         if self.of_descriptor[descriptor].is_none() {
             let protection = Protection { exec: false, shared: true };
-            let mapped = MappedFile::new(PageIndex(0), nr_pages, 0, protection);
+            let mut mapped = MappedFile::new(PageIndex(0), nr_pages, 0, protection);
+            executable.iter().for_each(|(first, end)| mapped.make_executable(*first, *end));
             self.of_descriptor[descriptor] = Some(Box::new(OpenMapping { mapped, misses: MmapMiss::default() }));
             self.of_file[file.0 as usize].push(descriptor);
         }

@@ -1,6 +1,6 @@
 //! Files, open files, and the page cache as the read-ahead policies see it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::journal::Inode;
 use super::mmap::Mappings;
@@ -16,6 +16,7 @@ use crate::read_loop::{ReadLoop, Step};
 use crate::readahead::{Advice, Build, Folio, Limits, Mapping, ReadRequest, Readahead, Window};
 use crate::record::Recorder;
 use crate::units::{self, Nanos, PAGE_BYTES, PAGE_SECTORS, PageIndex, Sector};
+use crate::workload::Target;
 
 /// A block that maps file data to disk.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,10 @@ pub(super) struct File {
     pub(super) dirty_since: Option<Nanos>,
     /// Its end, if files are empty at first.
     pub(super) written_end: u64,
+    /// Pages without blocks.
+    pub(super) holes: BTreeSet<u64>,
+    /// Pages that are mapped executable: from, to before.
+    executable: Vec<(PageIndex, PageIndex)>,
 }
 
 /// A decision of a read-ahead policy that has been put into the page cache and must now be submitted.
@@ -158,6 +163,8 @@ impl Vfs {
                 inode,
                 dirty_since: None,
                 written_end: 0,
+                holes: BTreeSet::new(),
+                executable: Vec::new(),
             });
         }
         let mut descriptors = Vec::new();
@@ -191,6 +198,16 @@ impl Vfs {
         }
         for extent in &job.extents {
             self.files[extent.file as usize].extents.push(*extent);
+        }
+        let pages = |region: &Target| {
+            let end = (region.start + region.len_bytes).div_ceil(PAGE_BYTES);
+            (region.file as usize, PageIndex::of(region.start), PageIndex(end))
+        };
+        for (file, first, end) in job.holes.iter().map(pages) {
+            self.files[file].holes.extend(first.0..end.0);
+        }
+        for (file, first, end) in job.executable.iter().map(pages) {
+            self.files[file].executable.push((first, end));
         }
         for region in &job.cached {
             let file = FileId(region.file);
@@ -325,7 +342,7 @@ impl Vfs {
         let (limits, nr_pages) = (self.limits, self.file_bytes(file).div_ceil(PAGE_BYTES));
         let ra = self.descriptors[descriptor].get_or_insert_with(|| (ra.entry.build)(&ra.options, &limits));
         self.kicks_queue = ra.kicks_queue();
-        self.mappings.open(descriptor, file, nr_pages);
+        self.mappings.open(descriptor, file, nr_pages, &self.files[file.0 as usize].executable);
     }
 
     /// The fault that a touch of a mapped file's page takes, if any.

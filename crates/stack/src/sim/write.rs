@@ -88,7 +88,8 @@ impl World<'_, '_> {
     async fn write_page(&self, file: FileId, page: PageIndex, whole: bool) {
         let device = self.vfs.borrow().is_device(file);
         let handle = if device { None } else { Some(self.start_handle().await) };
-        if !whole && !self.vfs.borrow().cache.is(file, page, Flag::Uptodate) {
+        let hole = self.vfs.borrow_mut().files[file.0 as usize].holes.remove(&page.0);
+        if !whole && !hole && !self.vfs.borrow().cache.is(file, page, Flag::Uptodate) {
             self.fill_page(file, page).await;
         }
         self.map(file, page).await;
