@@ -3,7 +3,7 @@
 //! ```text
 //! hole         a write to a part of a page adds the page and reads nothing: there was nothing to read (behind the end
 //!              of a file that grows, or in a hole)
-//! executable   the window of a fault begins at its page, without a part to be read asynchronously: kernels from 6.16 on
+//! executable   the window of a fault begins at its page, and no part of it is asynchronous: kernels from 6.16 on
 //!              read so for PROT_EXEC alone, up to the end of the mapping (`do_sync_mmap_readahead`)
 //! ```
 //! Known limits: pages of an executable mapping before the first that had a window count as mapped for reading.
@@ -143,4 +143,31 @@ pub(super) fn of(
         len_bytes: (end - first) * PAGE_BYTES,
     };
     (regions(&holes), executable.into_iter().map(part).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use iowhy_stack::trace::{Dev, Inode};
+    use iowhy_trace::join::{Who, join};
+
+    use super::*;
+
+    #[test]
+    fn windows_that_begin_at_the_fault_are_those_of_executable_mappings() {
+        let file = Inode { dev: Dev(8 << 20), ino: 1 };
+        // Fault, window: first page, size, asynchronous part.
+        for (fault, (index, size, async_size), expected) in
+            [(11, (11, 20, 0), Some((11, 20))), (1100, (76, 2048, 512), None), (11, (12, 20, 0), None)]
+        {
+            let window = Seen::RaOrder { file, index, order: 0, size, async_size, ra_pages: 2048 };
+            let seen = [Seen::Fault { file, index: fault }, window, Seen::PageAdd { file, index, order: 0 }];
+            let records = (1..).zip(seen).map(|(at, seen)| Record { at: Nanos(at), cpu: 0, pid: 7, seen }).collect();
+            let trace = Trace { records, ..Trace::default() };
+            let joined = join(&trace, &Who::default());
+            let (holes, executable) = of(&trace, &joined, &[], &BTreeMap::from([(0, 0)]));
+            let pages = |it: &Target| (it.start / PAGE_BYTES, it.len_bytes / PAGE_BYTES);
+            assert_eq!(executable.first().map(pages), expected, "{fault}");
+            assert!(holes.is_empty());
+        }
+    }
 }

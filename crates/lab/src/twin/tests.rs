@@ -3,7 +3,7 @@
 use iowhy_stack::event::{Event, Op};
 use iowhy_stack::job::{Engine, FileSpec, Job, Place, ThreadJob, ThreadSpec, Workload};
 use iowhy_stack::sim;
-use iowhy_stack::trace::{Dev, Inode};
+use iowhy_stack::trace::{Dev, Inode, Rwbs};
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{Mix, Stream, SyncEvery, Target, Think};
 use iowhy_trace::bridge::trace_of_events;
@@ -55,6 +55,14 @@ fn job(name: &str) -> Job {
             let stream = Stream { sync, limit_calls: 200, ..Stream::sequential(Mix::Write, vec![one], 16384) };
             (vec![stream], Engine::Sync, false)
         }
+        "growing" => {
+            let sync = Some(SyncEvery { writes: 4, op: Op::Fsync });
+            let stream = Stream { sync, limit_calls: 200, ..Stream::sequential(Mix::Write, vec![one], 10_240) };
+            (vec![stream], Engine::Sync, false)
+        }
+        "mapped" => {
+            (vec![Stream { limit_calls: 300, ..Stream::random(Mix::Read, one, 4096, 300) }], Engine::Mmap, false)
+        }
         other => panic!("no job is called {other}"),
     };
     let files = vec![FileSpec { bytes, place: Place::FileSystem }; streams.len()];
@@ -98,6 +106,23 @@ fn the_twin_of_a_simulated_run_is_that_run() {
             assert!(agreement.time_pct.is_some_and(|share| share >= 97.0), "{name}, {keys}: {agreement:?}");
         }
     }
+}
+
+#[test]
+fn parts_of_pages_without_blocks_are_written_without_a_read() {
+    let mut plan = Plan { stack: stack(""), job: job("growing") };
+    plan.job.holes = vec![whole(0, 24 * MIB)];
+    let twin = twin(&plan);
+    let agreement = twin.agreement();
+    assert!(!twin.recorded.job.holes.is_empty());
+    assert!(agreement.requests_pct.is_some_and(|share| share >= 85.0), "{agreement:?}");
+    // It would be read, page by page, if it were there.
+    let reads = |plan: &Plan| {
+        let (trace, _) = recorded(plan);
+        trace.records.iter().any(|it| matches!(&it.seen, Seen::Queue(bio) if bio.rwbs.has(Rwbs::READ)))
+    };
+    plan.job.holes.clear();
+    assert!(reads(&plan) && !reads(&twin.plan));
 }
 
 #[test]

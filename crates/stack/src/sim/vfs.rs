@@ -209,10 +209,8 @@ impl Vfs {
         for (file, first, end) in job.executable.iter().map(pages) {
             self.files[file].executable.push((first, end));
         }
-        for region in &job.cached {
-            let file = FileId(region.file);
-            let end = PageIndex((region.start + region.len_bytes).div_ceil(PAGE_BYTES));
-            let mut at = PageIndex::of(region.start);
+        for (file, mut at, end) in job.cached.iter().map(pages) {
+            let file = FileId(file as u32);
             while let Some((first, nr_pages)) = self.cache.next_absent_run(file, at, end) {
                 at = first.plus(nr_pages);
                 let room = self.cache.capacity().saturating_sub(self.cache.nr_pages());
