@@ -104,7 +104,7 @@ impl Traits {
         let mut progress = InProgress::new(joined, &recorded.calls);
         for record in trace.records.iter().filter(|record| recorded.within(record.at) && own.contains(&record.pid)) {
             let pid = record.pid;
-            if progress.asks_for_nothing(record) {
+            if progress.is_unasked(record) {
                 continue;
             }
             match record.seen {

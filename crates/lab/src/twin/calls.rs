@@ -32,7 +32,7 @@ use iowhy_trace::fields::field;
 use iowhy_trace::join::{CallRecord, Joined, Way, of_kernel};
 use iowhy_why::digest::PageSet;
 
-use super::regions::{self, InProgress};
+use super::regions::{self, InProgress, region};
 use crate::run::replay::{self, Mode, ReplaySite};
 
 /// Calls, and records in all, of the stretch of a recording that is made again.
@@ -315,7 +315,7 @@ pub(super) fn of(trace: &Trace, joined: &Joined) -> Result<Recorded, String> {
     }
     let (mut threads, costs) = threads(trace, joined, (&known, &calls), &numbers, span);
     let mut used = Used::of(trace, joined, &calls, &numbers, span);
-    let mut was_there = |file: u32, page: u64| used.there.count(file, page, 1) > 0;
+    let mut was_there = |file: u32, page: u64| used.there.iter_mut().any(|pages| pages.count(file, page, 1) > 0);
     threads.iter_mut().for_each(|thread| thread.touch_between(&mut was_there));
     let extents = extents(joined, &calls, &numbers, device);
     let mut specs: Vec<FileSpec> =
@@ -588,7 +588,7 @@ fn threads(
 struct Used {
     bytes: Vec<u64>,
     cached: Vec<Target>,
-    there: PageSet,
+    there: [PageSet; 2],
 }
 
 impl Used {
@@ -637,7 +637,7 @@ impl Used {
                 }
             }
             let Some(number) = record.seen.file().and_then(|inode| inodes.get(&inode)).copied() else { continue };
-            if progress.asks_for_nothing(record) {
+            if progress.is_unasked(record) {
                 continue;
             }
             match record.seen {
@@ -670,15 +670,7 @@ impl Used {
             let end = (start.saturating_add(nr)).min(bytes[number as usize].div_ceil(PAGE_BYTES));
             finds(&mut added, number, start, end);
         }
-        for (file, from, to) in &cached {
-            added.insert(*file, *from, to - from);
-        }
-        let region = |(file, from, to): (u32, u64, u64)| Target {
-            file,
-            start: from * PAGE_BYTES,
-            len_bytes: (to - from) * PAGE_BYTES,
-        };
-        Used { bytes, cached: cached.into_iter().map(region).collect(), there: added }
+        Used { bytes, cached: cached.into_iter().map(region).collect(), there: [added, found] }
     }
 }
 

@@ -14,7 +14,7 @@ use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{Nanos, PAGE_BYTES};
 use iowhy_stack::workload::Target;
-use iowhy_trace::join::{CallRecord, Joined};
+use iowhy_trace::join::{CallRecord, Joined, Pages};
 
 /// Calls in progress, by task, as records go by in order.
 pub(super) struct InProgress<'a> {
@@ -46,18 +46,20 @@ impl<'a> InProgress<'a> {
     }
 
     /// The record belongs to a synchronous read that no call asks for: execve reads the begin of a program.
-    pub(super) fn asks_for_nothing(&mut self, record: &Record) -> bool {
-        let reads = matches!(record.seen, Seen::PageAdd { .. } | Seen::RaOrder { .. } | Seen::RaUnbounded { .. });
-        if reads {
-            return self.outside.contains(&record.pid);
+    pub(super) fn is_unasked(&mut self, record: &Record) -> bool {
+        match record.seen {
+            Seen::PageAdd { .. } | Seen::RaOrder { .. } | Seen::RaUnbounded { .. } => {
+                self.outside.contains(&record.pid)
+            }
+            Seen::RaSync { .. } if self.at(record.at, record.pid).is_none() => {
+                self.outside.insert(record.pid);
+                true
+            }
+            _ => {
+                self.outside.remove(&record.pid);
+                false
+            }
         }
-        let is_sync = matches!(record.seen, Seen::RaSync { .. });
-        if is_sync && self.at(record.at, record.pid).is_none() {
-            self.outside.insert(record.pid);
-            return true;
-        }
-        self.outside.remove(&record.pid);
-        false
     }
 }
 
@@ -71,34 +73,15 @@ fn written_unread(joined: &Joined, call: &CallRecord, file: u32, pages: std::ops
         let (from, to) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
         offset < to && end > from && (offset > from || end < to)
     };
-    let reads = |page: u64| {
-        call.bios.iter().map(|bio| &joined.bios[*bio as usize]).filter(|bio| bio.extent.rwbs.has(Rwbs::READ)).any(
-            |bio| {
-                let has = |it: &iowhy_trace::join::Pages| {
-                    it.file == file && (it.start..it.start + it.nr_pages).contains(&page)
-                };
-                bio.pages.is_empty() || bio.pages.iter().any(has)
-            },
-        )
-    };
+    let bios = || call.bios.iter().map(|bio| &joined.bios[*bio as usize]).filter(|bio| bio.extent.rwbs.has(Rwbs::READ));
+    let has = |it: &Pages, page| it.file == file && (it.start..it.start + it.nr_pages).contains(&page);
+    let reads = |page: u64| bios().any(|bio| bio.pages.is_empty() || bio.pages.iter().any(|it| has(it, page)));
     pages.filter(|page| in_part(*page) && !reads(*page)).collect()
 }
 
-/// Neighbours as regions.
-fn regions(pages: &BTreeMap<u32, BTreeSet<u64>>) -> Vec<Target> {
-    let mut out: Vec<Target> = Vec::new();
-    for (file, pages) in pages {
-        for page in pages {
-            let start = page * PAGE_BYTES;
-            match out.last_mut() {
-                Some(last) if last.file == *file && last.start + last.len_bytes == start => {
-                    last.len_bytes += PAGE_BYTES
-                }
-                _ => out.push(Target { file: *file, start, len_bytes: PAGE_BYTES }),
-            }
-        }
-    }
-    out
+/// Pages of a file, from one to before another, as a region.
+pub(super) fn region((file, first, end): (u32, u64, u64)) -> Target {
+    Target { file, start: first * PAGE_BYTES, len_bytes: (end - first) * PAGE_BYTES }
 }
 
 /// Holes and executable parts of the numbered files, as far as the calls show them.
@@ -110,7 +93,7 @@ pub(super) fn of(
 ) -> (Vec<Target>, Vec<Target>) {
     let inodes: HashMap<_, u32> = numbers.keys().map(|known| (joined.files[*known as usize], *known)).collect();
     let mut progress = InProgress::new(joined, calls);
-    let mut holes: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+    let mut holes: BTreeSet<(u32, u64)> = BTreeSet::new();
     let mut executable: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     let mut faults: HashMap<u32, (u32, u64)> = HashMap::new();
     for record in &trace.records {
@@ -130,19 +113,14 @@ pub(super) fn of(
                 let Some(file) = known else { continue };
                 let Some(call) = progress.at(record.at, record.pid) else { continue };
                 let pages = written_unread(joined, call, file, index..index + (1 << order.min(31)));
-                if !pages.is_empty() {
-                    holes.entry(numbers[&file]).or_default().extend(pages);
-                }
+                holes.extend(pages.into_iter().map(|page| (numbers[&file], page)));
             }
             _ => {}
         }
     }
-    let part = |(file, (first, end)): (u32, (u64, u64))| Target {
-        file,
-        start: first * PAGE_BYTES,
-        len_bytes: (end - first) * PAGE_BYTES,
-    };
-    (regions(&holes), executable.into_iter().map(part).collect())
+    let holes = holes.into_iter().map(|(file, page)| region((file, page, page + 1)));
+    let executable = executable.into_iter().map(|(file, (first, end))| region((file, first, end)));
+    (holes.collect(), executable.collect())
 }
 
 #[cfg(test)]

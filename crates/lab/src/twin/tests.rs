@@ -60,9 +60,6 @@ fn job(name: &str) -> Job {
             let stream = Stream { sync, limit_calls: 200, ..Stream::sequential(Mix::Write, vec![one], 10_240) };
             (vec![stream], Engine::Sync, false)
         }
-        "mapped" => {
-            (vec![Stream { limit_calls: 300, ..Stream::random(Mix::Read, one, 4096, 300) }], Engine::Mmap, false)
-        }
         other => panic!("no job is called {other}"),
     };
     let files = vec![FileSpec { bytes, place: Place::FileSystem }; streams.len()];
